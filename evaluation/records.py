@@ -16,8 +16,7 @@ from raisf.evaluation.confidence import of_record
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe
 from raisf.utils.errors import InputError
-from raisf.utils.files import check_writable, dump_line, read_json, write_json
-from raisf.utils.space import naming_full_disk
+from raisf.utils.files import append_line, check_writable, dump_line, read_json, write_json
 
 FORMAT = 1
 # What scores and tables stand on.
@@ -60,9 +59,7 @@ class Records:
         """Keeps a record; when it returns, a kill of the process can no longer lose it."""
         self.found(record)
         if self._lines is not None:
-            with naming_full_disk(self._lines.name):
-                self._lines.write(dump_line(record))
-                self._lines.flush()
+            append_line(self._lines, dump_line(record))
 
     def found(self, record: dict[str, Any]) -> None:
         """Counts in a record that the file has."""

@@ -20,7 +20,7 @@ def index_of(retriever: Any, folder: Path) -> dict[str, Any] | None:
     if retriever.path is None:
         url = getattr(retriever, "url", None)  # an index that is served
         return {"path": None, "url": url and without_secrets(url), "corpus_sha256": retriever.corpus_hash}
-    # Of the passages that it searches: its folder may have got others since it was opened.
+    # As it was opened: compiling takes hours, and what stands in the folder by now is not what the program learnt over.
     index = getattr(retriever, "manifest", None) or read_manifest(retriever.path)
     path = Path(retriever.path).resolve()
     return {

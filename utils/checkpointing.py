@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, write_json
+from raisf.utils.leftovers import sweep
 
 if TYPE_CHECKING:
     import torch
@@ -86,6 +87,7 @@ class Unfinished:
         Raises:
             InputError: It is of a training with other settings, or something else is in its place.
         """
+        sweep(self.folder)  # one that was just being replaced is put back
         if not self.folder.is_dir():
             return None
         if not (self.folder / "at.json").is_file():

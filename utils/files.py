@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import ujson
 
@@ -98,6 +98,23 @@ def write_jsonl(path: Path | str, rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
+def append_line(file: IO[Any], line: str) -> None:
+    """Appends a line to a file that is open for appending; when it returns, a kill can no longer lose it.
+
+    Raises:
+        RaisfError: The disk is full. What it took of the line is cut off again: half a line would spoil the next one.
+    """
+    descriptor, data = file.fileno(), line.encode()
+    before = os.fstat(descriptor).st_size
+    with naming_full_disk(file.name):
+        try:
+            if os.write(descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
+
+
 def write_json(path: Path | str, value: Any) -> None:
     """Writes a JSON file atomically: readers see the old file or the whole new one."""
     write_text(path, ujson.dumps(value, ensure_ascii=False, escape_forward_slashes=False, indent=2) + "\n")
@@ -146,10 +163,7 @@ def atomic_folder(path: Path | str, marker: str, *names: str) -> Iterator[Path]:
             temporary.chmod(temporary.stat().st_mode & ~0o777 | 0o777 & ~umask())
             yield temporary
             with own(path):  # nobody else may sweep what stood there before this process has done so
-                if path.exists():
-                    path.rename(old)
-                temporary.rename(path)
-                shutil.rmtree(old, ignore_errors=True)
+                _take_place(temporary, path, old)
         except BaseException:
             if old.exists() and not path.exists():
                 old.rename(path)
@@ -157,6 +171,21 @@ def atomic_folder(path: Path | str, marker: str, *names: str) -> Iterator[Path]:
                 shutil.rmtree(old, ignore_errors=True)
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+
+def _take_place(new: Path, path: Path, old: Path) -> None:
+    """Puts a folder in the place of another, which is moved aside and deleted: of two that do so at once, the last."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(old)
+        try:
+            new.rename(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        shutil.rmtree(old, ignore_errors=True)
+        if not new.exists():
+            return
 
 
 def check_replaceable(path: Path | str, marker: str, *names: str) -> None:

@@ -1,16 +1,14 @@
 """A resumable journal: keys and values in a file, appended to as they are found, read again after a kill."""
 
 import contextlib
-import errno
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
 
-from raisf.utils.files import check_writable, dump_line, locked
+from raisf.utils.files import append_line, check_writable, dump_line, locked
 
 
 class Journal:
@@ -69,15 +67,8 @@ class Journal:
         """Keeps a JSON-able value, and gives it back."""
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            line = dump_line({"key": key, "value": value}).encode()
             with self.path.open("ab", buffering=0) as file:
-                before = file.tell()
-                try:
-                    if file.write(line) != len(line):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-                except OSError:  # half a line would spoil the next one
-                    file.truncate(before)
-                    raise
+                append_line(file, dump_line({"key": key, "value": value}))
             self._values[key] = value
         return value
 

@@ -38,8 +38,8 @@ def sweep(path: Path) -> bool:
     busy = False
     for leftover in map(path.with_name, found):
         with own(leftover) as owned, contextlib.suppress(OSError):
-            if not owned:
-                busy = busy or leftover.exists()
+            if not owned:  # where there are no locks, nobody can tell, and a leftover would keep everybody out for ever
+                busy = busy or (owned is False and leftover.exists())
                 continue
             if leftover.suffix == REPLACED and not path.exists():
                 leftover.rename(path)

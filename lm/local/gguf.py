@@ -23,6 +23,7 @@ from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_file, read_json, sha256_of_large, write_json
+from raisf.utils.leftovers import alone
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 MAGIC = b"GGUF"
@@ -98,12 +99,24 @@ def converted(path: Path | str) -> Path:
     sha = sha256_of_large(path)
     out = converted_folder(path, sha)
     form = WITH_UNSAID if leaves_unsaid(path) else WITH_POSITIONS if says_more(path) else FORMAT
-    if (out / SOURCE).is_file():
-        kept = read_json(out / SOURCE)
-        if kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors")):
-            return out
-    head, weights = _header(path)
+    if _holds(out, sha, form):
+        return out
     check_cache(out.parent)
+    with alone(out.with_name(f".{out.name}.lock")):  # of several processes the others wait: each takes all the memory
+        if not _holds(out, sha, form):
+            _convert_into(out, path, sha, form)
+    return out
+
+
+def _holds(out: Path, sha: str, form: int) -> bool:
+    if not (out / SOURCE).is_file():
+        return False
+    kept = read_json(out / SOURCE)
+    return kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors"))
+
+
+def _convert_into(out: Path, path: Path, sha: str, form: int) -> None:
+    head, weights = _header(path)
     _check_room(path, head["parameters"], out)
     logger.warning("converting %s (%.0f million parameters) into %s, once", path.name, head["parameters"] / 1e6, out)
     try:
@@ -115,7 +128,6 @@ def converted(path: Path | str) -> Path:
             f"cannot write the weights of {path.name} into {out} ({error.strerror or error}): give a place that can be "
             "written as RAISF_CACHE"
         ) from error
-    return out
 
 
 def converted_folder(path: Path | str, sha: str | None = None) -> Path:

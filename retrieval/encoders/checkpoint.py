@@ -15,6 +15,7 @@ from raisf.retrieval.encoders import delta
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_of_large, write_json
+from raisf.utils.leftovers import alone
 from raisf.utils.urls import check_no_address
 
 if TYPE_CHECKING:
@@ -152,13 +153,10 @@ def _made_once(name: str, make: Callable[[Path], object]) -> Path:
     Raises:
         InputError: It is not there, and the cache cannot be written.
     """
-    from filelock import FileLock
-
     path = cache_folder() / name
     if not path.is_dir():  # it comes there whole
         check_cache(path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
+        with alone(Path(f"{path}.lock")):
             if not path.is_dir():
                 with atomic_folder(path, "config.json", "*") as made:
                     make(made)

@@ -113,3 +113,40 @@ def test_what_a_row_has_learnt_is_not_lost_where_a_later_step_of_it_fails(worlds
     learnt = workspace.learning.artifact(shown)
     assert read_json(learnt / "manifest.json")["compile"]["resumed"]
     assert not list((tmp_path / "out/made/work").glob("prompts-*.jsonl"))
+
+
+def test_no_table_mixes_rows_over_an_index_that_is_changed_on_the_way(tmp_path, monkeypatch):
+    """Each row opens the index anew, hours after the one before: later rows searched another corpus, without a word."""
+    from raisf.retrieval.index import add_to_index, build_index, open_folder
+    from raisf.retrieval.passage import Passage
+
+    given, out = tmp_path / "given", tmp_path / "out"
+    build_index([Passage("Di", "Di was born in Rome.")], given, engine="bm25")
+    (tmp_path / "test.jsonl").write_text('{"question": "Where was Di born?", "answer": "Rome"}\n')
+
+    def change(name):
+        add_to_index(given, [Passage(name, f"{name} was born in Bonn.")], progress=False)
+
+    def begun():
+        return Workspace(out, tmp_path, lm=LMChoice("pocket"), index=str(given))
+
+    workspace = begun()
+    assert workspace.open(Setting("rag")).retriever.path == given
+    change("Ed")
+    for setting in (Setting("rag"), Setting("rag", engine="dense")):
+        with pytest.raises(InputError, match=r"given has changed since this experiment began.*same command again"):
+            workspace.open(setting)
+    workspace.open(Setting("direct"))  # which searches nothing
+    again = begun()
+    assert len(again.open(Setting("rag")).retriever.passages) == 2
+    monkeypatch.setattr(again.learning, "artifact", lambda _: change("Flo"))  # which takes hours
+    with pytest.raises(InputError, match="has changed"):
+        again.open(Setting("rag"))
+    # While its passages are read, for another engine's index.
+    third = begun()
+    passages = iter(third.indexes._passages())
+    next(passages)
+    change("Gus")
+    with pytest.raises(InputError, match="has changed"):
+        list(passages)
+    assert len(open_folder(begun().index("dense")).passages) == 4

@@ -59,6 +59,16 @@ def test_a_stopped_training_goes_on_from_its_last_checkpoint(tmp_path: Path) -> 
     assert again.steps == 10
 
 
+def test_a_checkpoint_that_was_just_being_replaced_when_its_process_was_killed_is_gone_on_from(tmp_path: Path) -> None:
+    stopped = Counting(Unfinished(tmp_path / "out", {}), stopped_before=7)
+    stopped.at = {"step": 4, "sum": 9}
+    stopped.save()
+    folder = stopped.unfinished.folder
+    folder.rename(folder.with_name(f".{folder.name}.abcdefgh.old"))
+    stopped.restore()
+    assert stopped.at["step"] == 4
+
+
 def test_checkpoints_are_as_far_apart_as_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
     monkeypatch.setattr(checkpointing.time, "monotonic", lambda: next(seconds))

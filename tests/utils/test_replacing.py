@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from raisf.utils.errors import InputError, RaisfError
-from raisf.utils.files import LONGEST_NAME, atomic_folder, check_replaceable, read_json, write_json
+from raisf.utils.files import LONGEST_NAME, append_line, atomic_folder, check_replaceable, read_json, write_json
+from raisf.utils.leftovers import PARTIAL
 from raisf.utils.space import naming_full_disk
 
 
@@ -53,3 +54,37 @@ def test_a_new_folder_belongs_to_the_group_of_the_one_that_it_stands_in(tmp_path
     with atomic_folder(shared / "made", "marker") as folder:
         (folder / "marker").touch()
     assert (shared / "made").stat().st_mode == (shared / "plain").stat().st_mode
+
+
+def test_of_two_who_replace_a_folder_at_once_the_last_one_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one's work was deleted, with a bare OSError."""
+    path, rename = tmp_path / "made", Path.rename
+
+    def meanwhile(self: Path, target: Path) -> Path:
+        if self.name.endswith(PARTIAL) and not path.exists():  # the other one's takes the place
+            path.mkdir()
+            (path / "marker").write_text("other")
+            monkeypatch.undo()
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", meanwhile)
+    with atomic_folder(path, "marker") as folder:
+        (folder / "marker").write_text("mine")
+    assert (path / "marker").read_text() == "mine" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mode", ["ab", "a+"])
+def test_a_line_that_a_full_disk_cuts_off_is_not_there_and_told_with_its_file(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with (tmp_path / "lines").open(mode) as file:
+        append_line(file, "one\n")
+        monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[: len(data) // 2]))
+        with pytest.raises(RaisfError, match=r"cannot write .*lines .*No space left"):
+            append_line(file, "second\n")
+        monkeypatch.undo()
+        append_line(file, "third\n")
+    assert (tmp_path / "lines").read_text() == "one\nthird\n"

@@ -61,10 +61,12 @@ class Indexes:
         """An engine's index, made if there is none yet.
 
         Raises:
-            InputError: There is nothing to make it of: no corpus, or a given index whose passages are elsewhere.
+            InputError: There is nothing to make it of: no corpus, or a given index whose passages are elsewhere; or the
+                given index has changed.
         """
         from raisf.retrieval.index import build_index
 
+        self.check_unchanged()
         if self.given and engine in (None, self._given_engine):
             return self.given
         name: Any = engine or self.engine
@@ -78,6 +80,29 @@ class Indexes:
         if not self.given:
             self.left_out = self._missing_in(path)
         return path
+
+    def check_unchanged(self) -> None:
+        """Makes sure that a given index is what it was: a table's rows are begun hours apart, and search the same.
+
+        Raises:
+            InputError: It has changed since the first row.
+        """
+        from raisf.retrieval.store.manifest import read_manifest
+
+        if not self.given:
+            return
+        if self._given is not None:
+            now, before = (
+                (one.corpus_sha256, one.ranking, one.checkpoint_sha256)
+                for one in (read_manifest(self.given, check=False), self._given)
+            )
+        else:
+            now, before = self._served_now(), self._served
+        if now != before:
+            raise InputError(
+                f"the index {without_credentials(str(self.given))} has changed since this experiment began, and no "
+                "table mixes two: run the same command again, which asks all rows of what it is now"
+            )
 
     def tuned(self, program: Any, train: Sequence[Any], dev: Sequence[Any], name: str, seed: int) -> Path:
         """A dense index whose queries an LM's likelihoods have taught (REPLUG's LSR), made if there is none yet.
@@ -116,14 +141,18 @@ class Indexes:
 
     def _passages(self) -> "Path | Iterable[Passage]":
         """What an index is made of."""
-        from raisf.retrieval.store.segments import live_passages
-
         if self._given is not None:
-            folder, segments = Path(str(self.given)), self._given.segments
-            return (passage for segment in segments for passage in live_passages(folder, segment))
+            return self._passages_of_given(self._given)
         if not self.corpus.is_file():
             raise InputError(f"there is no corpus at {self.corpus}: give --index DIR (made by: raisf index DOCS)")
         return self._without_questions() or self.corpus
+
+    def _passages_of_given(self, manifest: "IndexManifest") -> "Iterator[Passage]":
+        from raisf.retrieval.store.segments import live_passages
+
+        for segment in manifest.segments:
+            yield from live_passages(Path(str(self.given)), segment)
+        self.check_unchanged()  # a new index has folders of the same names
 
     def _missing_in(self, index: Path) -> int:
         """How many passages of the corpus are not in an index of it; counted once, and kept beside the index."""
@@ -152,6 +181,17 @@ class Indexes:
         if self._given is not None:
             return self._given.kind
         return getattr(open_index(str(self.given)), "info", {}).get("engine")
+
+    @cached_property
+    def _served(self) -> str:
+        """What an index that is no folder found by when it was first looked at."""
+        return self._served_now()
+
+    def _served_now(self) -> str:
+        from raisf.retrieval.index import open_index
+        from raisf.retrieval.passage import found_by
+
+        return found_by(open_index(str(self.given)))
 
     def _given_passages(self, engine: str) -> str:
         """Which passages the given index has, for a folder's name."""

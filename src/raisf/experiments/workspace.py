@@ -143,6 +143,8 @@ class Workspace:
         if setting.sampling:
             for _, predictor in program.named_predictors():
                 predictor.lm = predictor.lm.copy(**setting.sampling)
+        if index is not None:
+            self.indexes.check_unchanged()  # what it has learnt first may have taken hours
         return program
 
     def answer(self, settings: Mapping[str, Setting], bars: "Progress") -> dict[str, RecordsById]:
