@@ -20,7 +20,7 @@ from raisf.retrieval.store.manifest import FORMAT, MANIFEST, WHOLE_WORDS, IndexM
 from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import CorpusHash, row_of
 from raisf.retrieval.store.segments import live_passages
-from raisf.utils.cache import cache_folder
+from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.leftovers import alone
 
@@ -136,7 +136,8 @@ def index(
         progress: Whether to show a bar on standard error.
 
     Raises:
-        InputError: No text at all, something else among them, or an id that comes twice.
+        InputError: No text at all, something else among them, an id that comes twice, or a cache that has no such
+            index and cannot be written.
     """
     kind, passages = _engine(engine), list(passages_of_texts(texts))
     checkpoint = kind.default_checkpoint() if checkpoint is None else checkpoint
@@ -148,11 +149,21 @@ def index(
     for passage in passages:
         made_of.update(row_of(passage).encode())
     cached = cache_folder() / "indexes" / made_of.hexdigest()[:16]
-    with alone(cached.with_name(f".{cached.name}.lock")):  # of two processes the second waits, and opens it
+
+    def kept() -> Index | None:
         if (cached / MANIFEST).is_file():
             with contextlib.suppress(InputError):  # what is damaged in the cache is made anew
                 return kind.load(cached, checkpoint)
-        return build_index(passages, cached, engine, checkpoint, progress=progress)
+        return None
+
+    opened = kept()  # a cache that has it may be read-only
+    if opened is None:
+        check_cache(cached.parent)
+        with alone(cached.with_name(f".{cached.name}.lock")):  # of two processes the second waits, and opens it
+            opened = kept()
+            if opened is None:
+                opened = build_index(passages, cached, engine, checkpoint, progress=progress)
+    return opened
 
 
 def index_info(path: Path | str) -> dict[str, Any]:

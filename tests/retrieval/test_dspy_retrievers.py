@@ -229,6 +229,19 @@ def test_an_index_of_strings_takes_one_line_and_is_made_once(cache: Path):
     assert raisf.index(TEXTS, "bm25", progress=False)("Hamlet", 1)[0].text == TEXTS[1], "what is damaged is made anew"
 
 
+def test_a_cache_that_has_the_index_may_be_read_only_and_one_that_has_not_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    index = raisf.index(TEXTS, "bm25", progress=False)
+    lock = index.path.with_name(f".{index.path.name}.lock")
+    lock.unlink()
+    assert raisf.index(TEXTS, "bm25").path == index.path and not lock.exists(), "nothing was written"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RAISF_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"file/indexes cannot be written .* as RAISF_CACHE"):
+        raisf.index(TEXTS, "bm25", progress=False)
+
+
 def test_an_index_of_rows_keeps_their_ids_and_columns_and_cuts_long_texts(tmp_path: Path):
     rows = [{"id": "x", "title": "T", "text": "A river.", "year": 1999}, "word " * 400, Passage("p", "Chess.")]
     index = raisf.index(rows, "bm25", out=tmp_path / "i")
