@@ -177,7 +177,8 @@ def _take_place(new: Path, path: Path, old: Path) -> None:
     """Puts a folder in the place of another, which is moved aside and deleted: of two that do so at once, the last."""
     while True:
         with contextlib.suppress(FileNotFoundError):
-            path.rename(old)
+            if path.exists():  # a link to itself stays, and is told below
+                path.rename(old)
         try:
             new.rename(path)
         except OSError as error:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from raisf.retrieval.corpus import reading
 from raisf.retrieval.corpus.documents import find_documents
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import read_whole
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.journal import Journal
 
 
@@ -38,20 +39,16 @@ def test_a_journal_outlives_a_full_disk_and_a_damaged_line(tmp_path: Path, monke
     """Half a line was appended to, and nothing could go on until somebody found the file."""
     journal = Journal(tmp_path / "j.jsonl")
     journal.add("a", 1)
-    there = Path.open
+    write = os.write
 
-    class Full(io.FileIO):
-        def write(self, data: Any) -> int:
-            super().write(bytes(data)[:5])
-            raise OSError(28, "No space left on device")
+    def full(descriptor: int, data: bytes) -> int:
+        write(descriptor, data[:5])
+        raise OSError(28, "No space left on device")
 
-    def full(self: Path, *_: Any, **__: Any) -> Any:
-        return Full(self, "ab")
-
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(RaisfError, match=r"j\.jsonl \(No space"):
         journal.add("b", 2)
-    monkeypatch.setattr(Path, "open", there)
+    monkeypatch.undo()
     journal.add("c", 3)
     with (tmp_path / "j.jsonl").open("ab") as file:
         file.write(b'{"key": "d", "va{"key": "e", "value": 5}\n')
