@@ -149,6 +149,8 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
                     numbers[-1] = written if last is None else max(last + 1, written)
                     mark = f"{numbers[-1]}{token.markup} "
             case "list_item_close":
+                if mark not in ("", "- "):  # `1987.` on a line is all that it says
+                    found = [([(0, line)], mark.strip())]
                 mark = ""
             case "tr_open":
                 table.append((line, []))

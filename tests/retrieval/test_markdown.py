@@ -30,6 +30,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("<div>\n<p>In &lt;tags&gt;</p>\n</div>\n\nOut.", "In <tags> Out."),
         ("- one\n  - deeper\n- ![](x.png)\n\nAfter.", "- one - deeper After."),
         ("3. Boil.\n4. Cool.", "3. Boil. 4. Cool."),
+        ("Opened:\n\n1987.\n\nFloors:\n\n* 42)\n*\n\nEnd.", "Opened: 1987. Floors: 42) End."),
         ("```sh\n# no heading\nls\n```\n\n    indented", "# no heading ls indented"),
         ("a | b", "a | b"),
         ('![A photo of the old pool.](p.jpg "Pool")', "A photo of the old pool."),
