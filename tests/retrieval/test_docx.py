@@ -154,6 +154,7 @@ def test_hidden_text_of_a_docx_is_not_read(tmp_path: Path):
     paragraph = document.add_paragraph("The price is ")
     for words, hidden in (("90 euros", True), ("120 euros", None), (", all included", False)):
         paragraph.add_run(words).font.hidden = hidden
+        paragraph.add_run("99").font.strike = True
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["The price is 120 euros, all included"]
 

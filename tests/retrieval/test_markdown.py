@@ -50,6 +50,8 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("One\nof two lines\n---\nMore.", "One of two lines More."),
         (f"{'word ' * 16}\n---\nMore.", "word " * 16 + "More."),
         ("It is.[^1]\n\n[^1]: Forbidden\n[^2]: Here\n\nEnd.", "It is.[^1] [^1]: Forbidden [^2]: Here End."),
+        ("It is ~~$50~~ $40,\n~~or\n**so**,~~ and <del>Ann</del><ins>Bo</ins> a ~~ b.", "It is $40, and Bo a ~~ b."),
+        ("- ~~Done~~\n- `~~x~~` <S a='b'>9</S> 8 <s>kept.\n\n<p>Was <s>9</s>8", "- ~~x~~ 8 kept. Was 8"),
         ("<script>x()</script>\n\n<style>y</style>\n\n[Text", "[Text"),
         ('```toml title="fees.toml"\nlite = 39\n```', "fees.toml: lite = 39"),
         ("```sh [All fees] \nfees -a\n```\n\n```{r}\nx\n```", "All fees: fees -a x"),
