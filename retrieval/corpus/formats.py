@@ -168,9 +168,9 @@ def _is_gone(element: Any) -> bool:
 
 
 def _is_hidden(run: Any) -> bool:
-    """Whether a run is marked as hidden text."""
-    mark = run.find(f"{_W}rPr/{_W}vanish")
-    return mark is not None and mark.get(f"{_W}val") not in _OFF
+    """Whether a run is marked as hidden text, or struck out: that holds no longer."""
+    marks = (run.find(f"{_W}rPr/{_W}{name}") for name in ("vanish", "strike", "dstrike"))
+    return any(mark is not None and mark.get(f"{_W}val") not in _OFF for mark in marks)
 
 
 def _docx_sections(

@@ -17,7 +17,7 @@ from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, le
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
-from raisf.retrieval.corpus.web import PARTING, html_text
+from raisf.retrieval.corpus.web import PARTING, STRUCK, html_text
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -149,6 +149,8 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
                     numbers[-1] = written if last is None else max(last + 1, written)
                     mark = f"{numbers[-1]}{token.markup} "
             case "list_item_close":
+                if mark not in ("", "- "):  # `1987.` on a line is all that it says
+                    found = [([(0, line)], mark.strip())]
                 mark = ""
             case "tr_open":
                 table.append((line, []))
@@ -221,7 +223,7 @@ def _blank(text: str) -> str:
 
 def _words(token: "Token") -> str:
     """What a paragraph says, on the lines on which it says it."""
-    words, link, parts = "", "", _without_readings(token.children or ())
+    words, link, parts = "", "", _without_readings(_unstruck(token.children or ()))
     written, at = token.content, 0
     flat = written.replace("\n", " ")  # as code is told
     for place, (before, part) in enumerate(zip((None, *parts), parts, strict=False)):
@@ -250,6 +252,30 @@ def _words(token: "Token") -> str:
             case "link_close":
                 words += address_of(link, words)
     return words
+
+
+def _unstruck(parts: Sequence["Token"]) -> list["Token"]:
+    """Parts of a text without what is struck out, by `~~` or by HTML that closes; lines stay lines."""
+    marks = [_strikes(part) for part in parts]
+    last = {kind: place for place, (kind, closes) in enumerate(marks) if closes}
+    kept, struck = list["Token"](), ""
+    for place, (part, (kind, closes)) in enumerate(zip(parts, marks, strict=True)):
+        if struck:
+            kept += [part] if part.type in ("softbreak", "hardbreak") else []
+            struck = "" if closes and kind == struck else struck
+        elif kind and not closes and last.get(kind, -1) > place:
+            struck = kind
+        else:
+            kept.append(part)
+    return kept
+
+
+def _strikes(part: "Token") -> tuple[str, bool]:
+    """With what a part begins to strike out, or ends to; empty where it does not."""
+    if part.type in ("s_open", "s_close"):
+        return "~~", part.type == "s_close"
+    tag = _TAG.fullmatch(part.content) if part.type == "html_inline" else None
+    return (tag[1].lower(), part.content[1] == "/") if tag and tag[1].lower() in STRUCK else ("", False)
 
 
 def _without_readings(parts: Sequence["Token"]) -> list["Token"]:
@@ -285,6 +311,6 @@ def _parser() -> "MarkdownIt":
         footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
         return not footnote and reference(state, start, end, silent)
 
-    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
     parser.block.ruler.at("reference", no_footnote)
     return parser

@@ -144,7 +144,11 @@ class _Reader:
                     yield from each_line(_UNDERLINES.sub("", _DIRECTIVE.sub("", lost)), self._line)
             case "bullet_list" | "enumerated_list":
                 for number, item in enumerate(node.children, start=node.get("start", 1)):
-                    yield from led(_mark(node, number), self._blocks(item))
+                    mark = _mark(node, number)
+                    if item.children or mark == "- ":
+                        yield from led(mark, self._blocks(item))
+                    else:  # `1987.` on a line is all that it says
+                        yield [(0, self._line)], mark.strip()
             case "definition_list_item":
                 yield from self._definition(node)
             case "field":

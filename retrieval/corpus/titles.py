@@ -35,8 +35,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
     (
         "abstract article chapter contents copy doc docs document documents download draft file final home index "
-        "introduction new note notes overview page paragraph part passage preface readme sample scan section summary "
-        "test text tmp txt untitled version"
+        "introduction new note notes overview page paragraph part passage powerpoint preface presentation readme "
+        "sample scan section slide slides summary test text tmp txt untitled version word"
     ).split()
 )
 # What programs put before the name of a file that they make a pdf of.

@@ -19,6 +19,9 @@ _NO_DATA = tuple("script style template noscript head svg nav iframe select data
 """Elements that are not seen, and that a table of data has none of."""
 _UNSEEN = (*_NO_DATA, "rt", "rp")  # with the reading above a word (ruby), which would break it
 _HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+STRUCK = ("del", "s", "strike")
+"""Elements whose text is struck out: it holds no longer, and small readers take it for the text behind it."""
+_STRIKING = re.compile(r"(?<![\w-])text-decoration(-line)?\s*:[^;]*\bline-through\b", re.IGNORECASE)
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -85,11 +88,18 @@ def _all_of(root: Any) -> list[Any]:
 
 
 def _drop_hidden(root: Any) -> None:
-    """Takes out what a page hides from the eye by an attribute; a whole page is hidden only while it loads."""
+    """Takes out what a page hides by an attribute, or strikes out; a whole page is hidden only while it loads."""
     for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
         hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
-        if (hidden and element.tag not in ("html", "body") and not _is_pictured(element)) or _is_again(element):
+        hidden = hidden and element.tag not in ("html", "body") and not _is_pictured(element)
+        if hidden or _is_struck(element) or _is_again(element):
             element.drop_tree()
+
+
+def _is_struck(element: Any) -> bool:
+    """Whether an element is struck out, and no part of the page that nobody closed it in."""
+    struck = element.tag in STRUCK or _STRIKING.search(element.get("style", ""))
+    return bool(struck) and next(element.iter("main", "article", *_HEADINGS), None) is None
 
 
 def _is_pictured(element: Any) -> bool:

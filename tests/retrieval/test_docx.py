@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -137,11 +138,23 @@ def test_the_title_of_a_docx_is_no_passage_of_its_own(tmp_path: Path):
     ]
 
 
+def test_a_docx_that_tells_no_title_is_called_by_its_name(tmp_path: Path):
+    """Google Docs writes no properties, and python-docx makes up the title `Word Document` then."""
+    document, file = docx.Document(), tmp_path / "travel_policy.docx"
+    document.add_paragraph("Trains before planes.")
+    document.save(str(tmp_path / "whole.docx"))
+    with ZipFile(tmp_path / "whole.docx") as whole, ZipFile(file, "w") as without:
+        for part in whole.namelist():  # what is related to the file by another word is not looked for
+            without.writestr(part, whole.read(part).replace(b"/core-properties", b"/other"))
+    assert [p.title for p in read_documents(file)] == ["Travel Policy"]
+
+
 def test_hidden_text_of_a_docx_is_not_read(tmp_path: Path):
     document = docx.Document()
     paragraph = document.add_paragraph("The price is ")
     for words, hidden in (("90 euros", True), ("120 euros", None), (", all included", False)):
         paragraph.add_run(words).font.hidden = hidden
+        paragraph.add_run("99").font.strike = True
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == ["The price is 120 euros, all included"]
 

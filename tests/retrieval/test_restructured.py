@@ -47,6 +47,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("3. Boil.\n#. Cool.\n\nb) Eat.\nc) Wash.", "3. Boil. 4. Cool. b) Eat. c) Wash."),
         ("(i) Pay.\n\n(ii) Fetch, see (ii).\n\nXIV. Ended.", "i) Pay. ii) Fetch, see (ii). XIV. Ended."),
         ("I. Newton wrote it.", "I. Newton wrote it."),
+        ("When?\n\n1987.\n\nGrade?\n\nA.\n\nEnd.", "When? 1987. Grade? A. End."),
         ("**Windows**\n  Click it\n\nDeposit : fee\n  Two rents.", "Windows: Click it. Deposit (fee): Two rents."),
         ("-a, --all=N  All of\n             them.", "-a, --all=N: All of them."),
         (":Author: Ada\n:orphan:\n\n| Line one\n| line two", "Author: Ada Line one line two"),

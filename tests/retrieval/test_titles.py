@@ -37,6 +37,8 @@ def test_a_file_name_is_a_title_where_it_says_something(name: str, title: str):
             (told, "File Name")
             for told in (None, "", "untitled", "Document", "Page 1", "Microsoft Word - Document1.docx")
         ),
+        # What programs call any file of theirs.
+        *((told, "File Name") for told in ("Word Document", "PowerPoint Presentation", "Presentation1", "Slide 1")),
     ],
 )
 def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: str):

@@ -182,6 +182,8 @@ def test_a_number_that_a_heading_raises_behind_its_first_words_is_told_as_such(t
         "<select><option>Draft.</select>",
         "<textarea>Draft.</textarea>",
         "<table><tr><td>a<td>b<tr hidden><td>Draft.<td>c</table>",
+        "<p><del>Draft.</del><s>Draft.</s><strike>Draft.</strike>",
+        "<p><span style='color: red; text-decoration: underline line-through'>Draft.</span>",
     ],
 )
 def test_what_nobody_sees_on_a_page_is_not_read(hidden: str, tmp_path: Path):
@@ -190,6 +192,11 @@ def test_what_nobody_sees_on_a_page_is_not_read(hidden: str, tmp_path: Path):
     texts = [p.text for p in read_documents(tmp_path)]
     assert len(texts) == 2 and not any("Draft" in text for text in texts)
     assert texts[0].startswith("Fee: 3.") and texts[0].endswith("Paid.")
+
+
+def test_an_element_that_strikes_out_and_is_never_closed_does_not_take_the_page_with_it(tmp_path: Path):
+    (tmp_path / "p.html").write_text("<h1>Fees</h1><div>Was <s>9, is <s>8</s>.<h2>Terms</h2><p>Two weeks.</p></div>")
+    assert [p.text for p in read_documents(tmp_path)] == ["Was 9, is .", "Terms: Two weeks."]
 
 
 def test_a_link_to_an_address_says_it(tmp_path: Path):
