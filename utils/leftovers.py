@@ -6,6 +6,7 @@ nobody has locked is a leftover, however young, and what somebody has locked is 
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -39,7 +40,7 @@ def sweep(path: Path) -> bool:
     for leftover in map(path.with_name, found):
         with own(leftover) as owned, contextlib.suppress(OSError):
             if not owned:  # where there are no locks, nobody can tell, and a leftover would keep everybody out for ever
-                busy = busy or (owned is False and leftover.exists())
+                busy = busy or (leftover.exists() and (owned is False or not os.access(leftover, os.R_OK)))
                 continue
             if leftover.suffix == REPLACED and not path.exists():
                 leftover.rename(path)
@@ -90,13 +91,13 @@ def umask() -> int:
 def own(path: Path) -> Iterator[bool | None]:
     """Locks a file or folder, until the block ends or the process; says whether it did.
 
-    False where another has it, or nothing is there. None where the file system knows no locks: there nothing is ever
-    swept.
+    False where another has it, or nothing is there. None where that cannot be told, as the file system knows no locks
+    or it cannot be opened: such a thing is never swept.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        yield False
+    except OSError as error:
+        yield False if error.errno == errno.ENOENT else None
         return
     try:
         yield _lock(descriptor) and _leads_to(descriptor, path)

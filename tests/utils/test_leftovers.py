@@ -1,6 +1,7 @@
 """If these failed, a sweep could take away what another thread or process has just begun to write."""
 
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -46,3 +47,19 @@ def test_a_file_system_that_knows_no_locks_is_written_and_never_swept(
     with make(tmp_path / "written") as mine:
         assert not sweep(tmp_path / "written"), "nobody can tell, and a leftover would keep everybody out for ever"
         assert mine.exists()
+
+
+@pytest.mark.parametrize("make", [make_partial_folder, make_partial_file])
+def test_what_cannot_be_opened_to_be_locked_is_written_all_the_same_and_not_made_again_and_again(
+    make: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def too_many(path, flags, *args, **options):
+        if str(path).endswith(leftovers.PARTIAL) and not flags & os.O_CREAT:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", too_many)
+    with make(tmp_path / "written") as mine:
+        assert list(tmp_path.iterdir()) == [mine]
