@@ -107,6 +107,13 @@ def test_a_flat_loss_has_an_axis_of_its_own() -> None:
     assert all(figure.get_figwidth() <= plots.WIDTH for figure in figures), "read on a telephone too"
 
 
+def test_a_judge_that_needed_no_epoch_has_no_curve() -> None:
+    """One point was drawn over epochs of -0.05 to 0.05."""
+    predictors = {"decompose": {"curve": [{"loss": 0.001}]}, "know": {"curve": [{"loss": 0.7}, {"loss": 0.5}]}}
+    figures = plots.learning_curves({"weights": {"predictors": predictors}})
+    assert [figure.axes[0].get_title() for figure in figures] == ["know, on what it was validated on"]
+
+
 def test_a_judge_has_its_diagram_where_the_others_have_no_gold(records: Any) -> None:
     """Of questions without gold passages the judge of knowledge was never drawn."""
     bins = [{"low": 0.0, "high": 0.5, "n": 20, "probability": 0.25, "share": 0.3}]

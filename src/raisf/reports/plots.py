@@ -190,12 +190,12 @@ def learning_curves(compiled: Mapping[str, dict[str, Any] | None]) -> list[Figur
     """The validation loss of each judge whose weights were trained, epoch by epoch; a figure per judge.
 
     Losses of different judges differ by orders of magnitude, and one that is low and flat from the first epoch would
-    leave the others no room on an axis that all share.
+    leave the others no room on an axis that all share. A judge that was good enough before any epoch has no curve.
     """
     losses: dict[str, dict[str, list[float]]] = {}
     for name, report in compiled.items():
         for judge, made in (report or {}).get("predictors", {}).items():
-            if "curve" in made:
+            if len(made.get("curve", ())) > 1:
                 losses.setdefault(judge, {})[name] = [point["loss"] for point in made["curve"]]
     colour = colours(dict.fromkeys(name for lines in losses.values() for name in lines))
     figures = []
