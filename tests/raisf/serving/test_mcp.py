@@ -198,6 +198,39 @@ def posted(server: Any, body: str) -> tuple[http.client.HTTPResponse, bytes]:
     return answer, said
 
 
+IN_TORCH = """
+import sys, dspy, torch, raisf.commands.mcp as mcp
+from raisf import cli
+from raisf.serving.limits import Limits
+from raisf.serving.service import Served, Service
+
+class Busy(dspy.Module):
+    def forward(self, question):
+        sys.__stdout__.write("{}\\n")
+        sys.__stdout__.flush()
+        square = torch.ones(300, 300)
+        while True:
+            square = (square @ square).clamp(0, 1)
+
+mcp.open_service = lambda *given: Service({"busy": Served("busy", Busy())}, Limits())
+sys.exit(cli.main(["mcp", "anything"]))
+"""
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_call_ends_the_server_without_an_abort() -> None:
+    """What worked in torch by then, as an LM that was just being read, was cut off there: exit code 134."""
+    asked = {"name": "ask", "arguments": {"question": "?"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked}
+    lines = [HELLO, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}), json.dumps(call)]
+    with subprocess.Popen([sys.executable, "-c", IN_TORCH], stdin=-1, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("\n".join([*lines, ""]))
+        process.stdin.flush()
+        assert [json.loads(process.stdout.readline()).get("id") for _ in range(2)] == [1, None]
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+
+
 @pytest.mark.slow
 def test_over_standard_input_and_output(rivers: Any) -> None:
     async def use() -> None:
