@@ -198,6 +198,8 @@ def evaluate(
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
     check_module(program)
+    if hasattr(program, "aforward") and not hasattr(program, "forward"):
+        raise InputError(f"{type(program).__name__} has aforward alone, and threads ask it: give dspy.syncify(module)")
     threads = questions_at_a_time(program) if threads is None else threads
     examples = _checked(examples, threads)
     binding = binding_of(program, examples, cache=cache)

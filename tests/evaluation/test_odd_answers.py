@@ -11,7 +11,7 @@ from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.optimizers.selection import answer_exact_match
 from raisf.programs.trace import Cost, Node, Step, Trace
-from raisf.utils.errors import RaisfError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_jsonl
 
 
@@ -33,6 +33,19 @@ def test_half_a_surrogate_pair_in_an_answer_costs_no_evaluation(tmp_path: Path) 
     report = run(Answers(lambda q: f"{q} \ud83d"), examples, tmp_path / "r.jsonl")
     assert report.errors == 0 and len(list(read_jsonl(tmp_path / "r.jsonl"))) == 3
     assert {row["prediction"][-1] for row in read_jsonl(tmp_path / "r.jsonl")} == {"?"}
+
+
+class Awaited(dspy.Module):
+    async def aforward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer="x")
+
+
+def test_a_module_that_can_only_be_awaited_is_refused_at_once_and_measured_as_dspy_wraps_it() -> None:
+    """It failed question by question, and the error named an attribute."""
+    examples = [dspy.Example(question="What?", answer="x").with_inputs("question")]
+    with pytest.raises(InputError, match="Awaited has aforward alone"):
+        run(Awaited(), examples)
+    assert run(dspy.syncify(Awaited()), examples).em.value == 1
 
 
 def test_an_answer_of_zero_and_gold_that_is_a_bare_text_or_a_truth_count_as_what_they_are() -> None:

@@ -1,5 +1,7 @@
 """`raisf mcp`."""
 
+import os
+
 from raisf.commands.command import command
 from raisf.commands.listening import needing_serve
 from raisf.commands.options import ProgramChoice, lm_options, program_options
@@ -29,3 +31,5 @@ def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramCh
     service = open_service(targets, choice, lm, limits)
     with IndexesWatched(service):
         anyio.run(serve_stdio, make_mcp(service))
+        if service.admission.under_way:
+            os._exit(0)  # nobody listens; a thread that Python's end cuts off inside torch would abort the process

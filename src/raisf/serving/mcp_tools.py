@@ -16,6 +16,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Tool, ToolAnnotations
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
@@ -56,7 +57,14 @@ class _Strict(FastMCP):
             raise ToolError(f"{name} has no {unknown[0]!r:.80}: it takes {', '.join(takes)}")
         if missing := [field for field in schema.get("required", ()) if field not in arguments]:
             raise ToolError(f"{name} needs {missing[0]!r}")
-        return await super().call_tool(name, arguments)
+        try:
+            return await super().call_tool(name, arguments)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = error.__cause__.errors(include_url=False)[0]
+            field = ".".join(map(str, wrong["loc"]))
+            raise ToolError(f"{name}'s {field} is {wrong['input']!r:.80}: {wrong['msg']}") from error
 
 
 def make_mcp(service: Service) -> FastMCP:
@@ -170,7 +178,9 @@ def _client(ctx: Context) -> str:
 
 def _answer(done: DoneEvent) -> dict[str, Any]:
     root = done.trace.root if done.trace else None
-    cited = [{"id": one.pid, "title": one.citation or one.title, "text": one.text} for one in cited_passages(done)]
+    cited = [
+        {"id": one.pid, "title": one.title, "text": one.text, "citation": one.citation} for one in cited_passages(done)
+    ]
     return {
         "answer": done.answer,
         "evidence": root.evidence if root else None,
