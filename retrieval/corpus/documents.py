@@ -13,7 +13,7 @@ from raisf.retrieval.passage import Passage, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.files import sha256_file
 
-_RECIPE = 21
+_RECIPE = 23
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
 
 _NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
@@ -118,7 +118,7 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
     for file, reason, unseen in _walk(path):
         name = file.relative_to(path).as_posix()
         count += 1
-        wanted = reason is None and kind_of(file) in KINDS and kind_of(file) not in ONLY_ALONE
+        wanted = reason is None and _is_wanted(file)
         try:
             if wanted:
                 documents.append(Document(_checked_name(file, name), file, encoding))
@@ -178,8 +178,9 @@ def twice(pid: str, earlier: str, place: str) -> InputError:
 def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
     """The files of a folder in the order of their paths; with each that must not be read, why, and if it is unseen.
 
-    Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end. An
-    index or a program that lies there is none of its documents: its passages would be read in their place.
+    Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end; one
+    to a file that is read where it is, is passed over. An index or a program that lies there is none of its documents:
+    its passages would be read in their place.
     """
     root, files = folder.resolve(), list[tuple[Path, str | None, bool]]()
 
@@ -198,7 +199,18 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
                 continue
             except PermissionError as error:  # its folder can be listed, and no more
                 files.append((Path(where, name), _unread(error), True))
-    return iter(sorted(files, key=lambda found: found[0]))
+    read = {
+        root / file.relative_to(folder)
+        for file, reason, _ in files
+        if reason is None and _is_wanted(file) and not file.is_symlink()
+    }
+    again = {file for file, reason, _ in files if reason is None and file.is_symlink() and file.resolve() in read}
+    return iter(sorted((found for found in files if found[0] not in again), key=lambda found: found[0]))
+
+
+def _is_wanted(file: Path) -> bool:
+    """Whether a file in a folder is of a kind that is read there."""
+    return kind_of(file) in KINDS and kind_of(file) not in ONLY_ALONE
 
 
 def _is_made(folder: Path) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raisf.retrieval.corpus.docx_lists import BULLET, OFF, list_marks
+from raisf.retrieval.corpus.docx_lists import W as _W
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign, table_rows, without_leaders
 from raisf.retrieval.corpus.titles import title_of
@@ -20,7 +22,6 @@ from raisf.utils.text import clean
 
 logger = logging.getLogger(__name__)
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _DOCX_SPACES = {f"{_W}tab": "\t", f"{_W}ptab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _DOCX_SIGNS = {f"{_M}sup": "^", f"{_M}den": "/"}  # what a formula shows by where it stands
@@ -31,7 +32,6 @@ _DOCX_RUNS = _DOCX_HOLDERS | {
 _LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
-_OFF = ("0", "false", "off")
 _OUTLINE = tuple("012345678")
 """The levels that a style gives a heading; 9 is that of text."""
 _WIDEST = 50
@@ -40,6 +40,7 @@ _LABEL, _LONGEST_HEADING = 3, 15
 """Words of a heading in a style that is not called so at most; with more than the first number it is no sentence."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
 _DOCX_NOTES = ("footnote", "endnote")
+_Notes = Mapping[tuple[str, str | None], str]
 _FREE = 1 << 22
 _GROWTH = 50
 """Bytes of XML that a docx file may hold, for each of its own and beyond `_FREE`: XML is packed to a tenth or so."""
@@ -92,8 +93,9 @@ def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         document = docx.Document(str(file))
         title = title_of(file, document.core_properties.title)
         styles = {style.style_id: style for style in document.styles}
-        notes = dict(_docx_notes(document.part.rels.values()))
-        yield from passages_of(name, _docx_sections(document.element.body, styles, notes, title))
+        body, relations = document.element.body, document.part.rels.values()
+        marks = list_marks(_docx_counted(body), relations, styles)
+        yield from passages_of(name, _docx_sections(body, styles, dict(_docx_notes(relations)), marks, title))
     except (InputError, MemoryError):
         raise
     except Exception as error:  # python-docx lets those of lxml and zipfile through, and fails in ways of its own
@@ -153,7 +155,13 @@ def _docx_notes(relations: Iterable[Any]) -> Iterator[tuple[tuple[str, str | Non
                 yield (f"{_W}{kind}Reference", note.get(f"{_W}id")), " ".join(map(_docx_text, _docx_blocks(note)))
 
 
-def _docx_notes_of(element: Any, notes: Mapping[tuple[str, str | None], str]) -> Iterator[str]:
+def _docx_counted(body: Any) -> Iterator[Any]:
+    """The paragraphs that are there to be counted: none of a text box, which Word writes twice, and none deleted."""
+    shown = (one for one in body.iter(f"{_W}p") if next(one.iterancestors(f"{_W}txbxContent"), None) is None)
+    return (paragraph for paragraph in shown if not _is_gone(paragraph))
+
+
+def _docx_notes_of(element: Any, notes: _Notes) -> Iterator[str]:
     """The notes that a paragraph or a table refers to, but for what has been deleted or moved away."""
     for reference in element.iter(*(f"{_W}{kind}Reference" for kind in _DOCX_NOTES)):
         if not _is_gone(reference):
@@ -170,30 +178,30 @@ def _is_gone(element: Any) -> bool:
 def _is_hidden(run: Any) -> bool:
     """Whether a run is marked as hidden text, or struck out: that holds no longer."""
     marks = (run.find(f"{_W}rPr/{_W}{name}") for name in ("vanish", "strike", "dstrike"))
-    return any(mark is not None and mark.get(f"{_W}val") not in _OFF for mark in marks)
+    return any(mark is not None and mark.get(f"{_W}val") not in OFF for mark in marks)
 
 
 def _docx_sections(
-    body: Any, styles: Mapping[str, Any], notes: Mapping[tuple[str, str | None], str], title: str
+    body: Any, styles: Mapping[str, Any], notes: _Notes, marks: Mapping[Any, str], title: str
 ) -> Iterator[Section]:
     """The sections of a document's body. Read off the XML: python-docx repeats a cell for each column that it spans."""
     heading, level, lines = "", 0, list[str]()
     for element in _docx_blocks(body):
         below = list(_docx_notes_of(element, notes))
         if element.tag == f"{_W}tbl":
-            lines += [*_docx_rows(element), *below]
+            lines += [*_docx_rows(element, marks), *below]
             continue
         text = _docx_text(element)
         named = element.find(f"{_W}pPr/{_W}pStyle")
         used = None if named is None else styles.get(named.get(f"{_W}val"))
         style = (used and used.name) or ""
         depth = _level_of(used, text) if text.strip() else 0
+        mark = marks.get(element, "") if text.strip() else ""
         if not depth:
-            item = text.strip() and _is_item(element, used)
-            lines += [f"- {text}" if item else text, *below]
+            lines += [mark + text, *below]
             continue
         yield Section(title, heading, {}, BREAK.join(lines), level)
-        heading, lines, level = ("" if style == "Title" else clean(text)), below, depth
+        heading, lines, level = ("" if style == "Title" else mark.replace(BULLET, "") + clean(text)), below, depth
         title = clean(text) if style == "Title" else title
     yield Section(title, heading, {}, BREAK.join(lines), level)
 
@@ -217,19 +225,11 @@ def _level_of(style: Any, text: str) -> int:
     return 0 if base is not None and base.name == "Title" else _level_of(base, text)
 
 
-def _is_item(paragraph: Any, style: Any) -> bool:
-    """Whether a paragraph is an item of a list: by itself, or by its style or one that this is based on."""
-    told = paragraph.find(f"{_W}pPr/{_W}numPr/{_W}numId")
-    while told is None and style is not None:
-        told, style = style.element.find(f"{_W}pPr/{_W}numPr/{_W}numId"), getattr(style, "base_style", None)
-    return told is not None and told.get(f"{_W}val") != "0"  # 0 takes it out of its list
-
-
-def _docx_rows(table: Any) -> list[str]:
+def _docx_rows(table: Any, marks: Mapping[Any, str]) -> list[str]:
     """The rows of a table, by its columns' names where its first row has them; a table in a cell is text."""
     rows = [row for row in _docx_blocks(table, "tr") if not _is_gone(row)]
     cells = [list(_docx_blocks(row, "tc")) for row in rows]
-    texts = {cell: _docx_cell(cell) for row in cells for cell in row}
+    texts = {cell: _docx_cell(cell, marks) for row in cells for cell in row}
     wide = max(map(len, cells), default=0)
     captions = next((place for place, row in enumerate(cells) if not len(row) == 1 < wide), 0)
     above = [[texts[cell] for cell in row] for row in cells[:captions]]
@@ -289,13 +289,13 @@ def _is_bold(row: Any) -> bool:
     """Whether all that a row says is bold."""
     runs = [run for run in row.iter(f"{_W}r") if clean(_docx_text(run))]
     bold = (run.find(f"{_W}rPr/{_W}b") for run in runs)
-    return bool(runs) and all(mark is not None and mark.get(f"{_W}val") not in _OFF for mark in bold)
+    return bool(runs) and all(mark is not None and mark.get(f"{_W}val") not in OFF for mark in bold)
 
 
-def _docx_cell(cell: Any) -> str:
-    """What a cell's paragraphs say, those of a table in it too, without the text boxes that hang on them."""
-    shown = (one for one in cell.iter(f"{_W}p") if next(one.iterancestors(f"{_W}txbxContent"), None) is None)
-    return clean(" ".join(_docx_text(paragraph) for paragraph in shown if not _is_gone(paragraph)))
+def _docx_cell(cell: Any, marks: Mapping[Any, str]) -> str:
+    """What a cell's paragraphs say, with their numbers, those of a table in it too; a number alone without its dot."""
+    told = ((marks.get(one, "").replace(BULLET, ""), _docx_text(one)) for one in _docx_counted(cell))
+    return clean(" ".join(mark + text if text.strip() else mark.rstrip(". ") for mark, text in told))
 
 
 def _docx_blocks(body: Any, *kinds: str) -> Iterator[Any]:

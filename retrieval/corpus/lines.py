@@ -68,10 +68,14 @@ def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError
             f"{place}: no text, but binary data; give it the suffix of its kind, or leave it out (text in an encoding "
             "of its own: save it as UTF-8)"
         )
-    return InputError(
-        f"{place}: not {encoding} ({getattr(error, 'reason', error)}); save it as UTF-8, "
-        "or name its encoding (encoding='cp1252', on the command line --encoding cp1252), which then goes for every "
-        "file that is given: give those of one encoding alone, by `raisf index add`"
+    return InputError(f"{place}: not {encoding} ({getattr(error, 'reason', error)}); {_mended('cp1252')}")
+
+
+def _mended(encoding: str) -> str:
+    """What to do with a file in such an encoding: one that is named goes for all files."""
+    return (
+        f"save it as UTF-8 (iconv -f {encoding} -t UTF-8), or name the encoding if every file that is given has it "
+        f"(encoding='{encoding}', on the command line --encoding {encoding})"
     )
 
 
@@ -85,8 +89,8 @@ def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
             for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), ""), start=1):
                 if "\0" in line:
                     raise InputError(
-                        f"{name}, line {number}: zero bytes: no text, or UTF-16 without its mark; save it as UTF-8, or "
-                        "name its encoding (encoding='utf-16-le', on the command line --encoding utf-16-le)"
+                        f"{name}, line {number}: zero bytes: no text, or UTF-16 without its mark; "
+                        f"{_mended('utf-16-le')}"
                     )
                 if len(line) == LONGEST_LINE:
                     raise InputError(f"{name}, line {number}: over {LONGEST_LINE:,} characters; break it into more")

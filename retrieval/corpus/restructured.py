@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from string import ascii_lowercase
 from typing import Any
 
 from raisf.retrieval.corpus.lines import read_lines
+from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
@@ -26,9 +26,6 @@ _UNSEEN = frozenset(
 _CODE = frozenset(("literal_block", "doctest_block"))
 _NO_FIELDS = frozenset("orphan tocdepth nocomments nosearch no-search hide-toc".split())
 """Fields that tell Sphinx how to show a page."""
-_ROMAN = tuple(
-    zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1), "m cm d cd c xc l xl x ix v iv i".split(), strict=True)
-)
 _UNDERLINES = re.compile(r"^([^\w\s])\1*\s*$", re.MULTILINE)
 _LOST = 3
 """Level of a message from which on the text that it is about stands nowhere else."""
@@ -264,24 +261,7 @@ class _Reader:
 def _mark(items: Any, number: int) -> str:
     """What an item of a list begins with: its number or letter, or a dash."""
     kind, end = items.get("enumtype", ""), ")" if items.get("suffix") == ")" else "."
-    match kind:
-        case "arabic":
-            sign = str(number)
-        case "loweralpha" | "upperalpha" if number <= len(ascii_lowercase):
-            sign = ascii_lowercase[number - 1]
-        case "lowerroman" | "upperroman":
-            sign = _roman(number)
-        case _:
-            return "- "
-    return f"{sign.upper() if kind.startswith('upper') else sign}{end} "
-
-
-def _roman(number: int) -> str:
-    written = ""
-    for value, sign in _ROMAN:
-        written += sign * (number // value)
-        number %= value
-    return written
+    return f"{numeral(number, kind)}{end} " if kind else "- "
 
 
 def _seen_of(image: Any) -> str:

@@ -33,6 +33,8 @@ _RAISED = re.compile(r"\s*[-+\u2212\u2013]?\d")
 STROKES = ("/", "\u2044")
 """What parts the two numbers of a fraction."""
 _MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
+_NUMBER = re.compile(r"(?:\w{1,4}\.)+(?= )")
+"""What looks like the end of a sentence at the beginning of a block, and is the number of its item: `2.1.`, `iv.`."""
 
 
 def table_rows(rows: Sequence[Sequence[str]], named: bool) -> list[str]:
@@ -166,13 +168,13 @@ def _places(blocks: list[str]) -> tuple[list[int], set[int], set[int]]:
     """Places in the blocks as one text, joined by spaces.
 
     Returns:
-        Where each block begins; where those end that do not lead to the next one; where the marks of lists' items end.
+        Where each block begins; where those end that do not lead to the next one; where lists' numbers end.
     """
     starts, block_ends, marks, start = list[int](), set[int](), set[int](), 0
     for block, below in zip_longest(blocks, blocks[1:], fillvalue=""):
         starts.append(start)
-        if mark := _MARK.match(block):
-            marks.add(start + mark.end(1))
+        if number := _NUMBER.match(block):
+            marks.add(start + number.end())
         if not (block.endswith(":") or _heads(block, below)):
             block_ends.add(start + len(block))
         start += len(block) + 1

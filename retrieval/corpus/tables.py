@@ -82,6 +82,7 @@ def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
 def _delimiter(lines: Sequence[str], usual: str) -> str:
     """The delimiter of a table, by its first lines: of `,`, `;` and tab the one that parts all of them alike.
 
+    A bar parts columns where none of these does: cells hold it too, for a choice.
     First lines of several words that nothing parts are captions, where three rows or more follow that are all alike,
     but for empty cells left off their ends.
     """
@@ -98,7 +99,8 @@ def _delimiter(lines: Sequence[str], usual: str) -> str:
         alike = sum(count == first for count in others) / max(1, len(others)) if first > 1 else 0.0
         return alike > 0, alike, first
 
-    return max((usual, ",", ";", "\t"), key=fits)
+    found = max((usual, ",", ";", "\t"), key=fits)
+    return "|" if fits("|")[0] and not fits(found)[0] else found
 
 
 def _even_below(counts: Sequence[int]) -> bool:

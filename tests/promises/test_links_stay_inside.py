@@ -46,8 +46,21 @@ def test_links_that_leave_the_folder_are_skipped_and_named(docs: Path):
 
 
 def test_links_within_the_folder_are_followed_to_files(docs: Path):
+    (docs / ".store").mkdir()
+    (docs / ".store" / "b1f0").write_text("Kept.")  # as programs do that keep versions of large files
+    (docs / "sub" / "kept.txt").symlink_to("../.store/b1f0")
+    assert [p.pid for p in read_documents(docs)] == ["a.txt#1", "sub/kept.txt#1"]
+
+
+def test_a_link_to_a_file_that_is_read_where_it_is_does_not_double_its_passages(docs: Path):
     (docs / "sub" / "again.txt").symlink_to("../a.txt")
-    assert [p.pid for p in read_documents(docs)] == ["a.txt#1", "sub/again.txt#1"]
+    (docs / "0.txt").symlink_to("sub/again.txt")
+    (docs / "LICENSE").write_text("Free.")  # of no kind: read by its link alone
+    (docs / "licence.txt").symlink_to("LICENSE")
+    skipped: list[Skipped] = []
+    index = build_index(docs, docs.parent / "i", "bm25", skip=skipped.append)
+    assert [p.pid for p in index.passages] == ["a.txt#1", "licence.txt#1"]
+    assert [file.name for file in skipped] == ["LICENSE"]
 
 
 def test_the_folder_itself_and_a_file_that_is_named_may_be_links(docs: Path):

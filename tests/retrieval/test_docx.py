@@ -98,7 +98,7 @@ def test_items_of_a_docx_list_are_marked_also_where_only_their_style_says_so(tmp
     none.get_or_add_numId().val = 0
     document.save(str(tmp_path / "h.docx"))
     assert [p.text for p in read_documents(tmp_path / "h.docx")] == [
-        "- Sound the alarm - Call the brigade Leave Quickly Wardens:"
+        "- Sound the alarm 1. Call the brigade Leave Quickly Wardens:"
     ]
 
 
