@@ -25,7 +25,7 @@ from raisf.optimize.foreign import (
 )
 from raisf.optimize.judges.reliability import PLOT, save_reliability
 from raisf.optimize.kept_index import index_of, open_kept
-from raisf.optimize.kept_lms import describe_lms, set_lms, warn_of_lms
+from raisf.optimize.kept_lms import asks, describe_lms, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
@@ -157,7 +157,7 @@ def load(
         InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
             LM or the base of its weights is gone or another, or one that the caller has to name.
     """
-    folder = shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
+    named, folder = folder, shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
     if lm is not None and not isinstance(lm, str | dspy.BaseLM):
         raise InputError(f"the LM is {lm!r:.80}: give a dspy.LM, or a spec such as 'openai/gpt-4o-mini'")
     manifest = read(folder)
@@ -170,7 +170,15 @@ def load(
             f"the artifact {folder} was compiled from another version of {manifest.program} "
             f"({type(error).__name__}: {error}): compile it again"
         ) from error
-    set_lms(opened, folder, manifest, connect(lm, api_base) if isinstance(lm, str) else lm, api_base)
+    given = connect(lm, api_base) if isinstance(lm, str) else lm
+    set_lms(opened, folder, manifest, given, api_base)
+    if given is not None and not any(asks(predictor.lm, given) for _, predictor in all_predictors(opened)):
+        logger.warning(
+            "%s answers with weights of its own: %s is not their base and is never asked; for that LM take a program "
+            "without weights (--program ra-isf; raisf.RAISF), or compile for it",
+            named,
+            given.model,
+        )
     opened.compile_report, opened.learnt_from = manifest.compile, manifest.learnt_from
     return opened
 

@@ -147,6 +147,11 @@ def set_lms(
                 predictors[name].lm = lm
 
 
+def asks(lm: Any, given: Any) -> bool:
+    """Whether an LM is the one that was given, or has weights of its own on it."""
+    return lm is given or getattr(lm, "base", None) == getattr(given, "base", given)
+
+
 def _with_given(folder: Path, name: str, manifest: Manifest, given: Any) -> LocalLM:
     """The weights of a predictor whose LM could not be kept, asked as the caller's LM is."""
     if not isinstance(given, LocalLM):

@@ -104,6 +104,20 @@ def test_weights_of_dspy_s_own_lm_are_kept(adapted: LocalLM, tmp_path: Path) -> 
     assert loaded.answer_directly.lm.lora == tmp_path / "a" / "adapters" / "answer_directly"
 
 
+def test_an_lm_that_weights_leave_nothing_to_is_told_so(
+    adapted: LocalLM, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another LM than the weights' base was given in Python, asked nothing, and nobody was told."""
+    program = Direct()
+    program.set_lm(adapted)
+    raisf.save(program, tmp_path / "a")
+    raisf.load(tmp_path / "a")
+    raisf.load(tmp_path / "a", lm=adapted.base)
+    assert not caplog.records
+    raisf.load(tmp_path / "a", lm="openai/gpt-4o-mini")
+    assert "a answers with weights of its own: openai/gpt-4o-mini is not their base and is never asked" in caplog.text
+
+
 def test_an_artifact_is_not_replaced_by_what_was_trained_on_a_model_in_it(
     adapted: LocalLM, llama: Path, tmp_path: Path
 ) -> None:

@@ -172,15 +172,6 @@ def test_the_options_of_the_default_lm_need_no_name(real: Path, loaded: list[Any
         open_program("pocket", index=real / "index", lm=LMChoice(api_base="http://127.0.0.1:9/v1", max_tokens=64))
 
 
-def test_an_lm_that_weights_leave_nothing_to_is_told_so(
-    real: Path, loaded: list[Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    open_program("smollm2", index=real / "index", lm=LMChoice("pocket-tiny"))
-    assert not caplog.records
-    open_program("smollm2", index=real / "index", lm=LMChoice("pocket"))
-    assert "smollm2 answers with weights of its own: pocket is not their base and is never asked" in caplog.text
-
-
 def test_an_lm_of_no_weights_answers_an_artifacts_prompts(
     real: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -262,16 +262,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     if folder in SHIPPED and lm.spec is None and given({**lm.options, "api_base": None}):
         lm = replace(lm, spec=folder)  # it is called after its LM, whose options these are
     api_base = lm.api_base if lm.spec is None else None
-    opened = lm.instead_of(folder)
-    compiled: Any = load(folder, lm=opened, retriever=retriever, api_base=api_base)
-    if opened is not None and not any(_asks(predictor.lm, opened) for _, predictor in compiled.named_predictors()):
-        logger.warning(
-            "%s answers with weights of its own: %s is not their base and is never asked; for that LM give "
-            "--program %s, or compile for it",
-            folder,
-            lm.spec,
-            ZERO_SHOT,
-        )
+    compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
     if lm.spec is None:
         _warn_of_made_up(folder, compiled)
     for _, predictor in compiled.named_predictors():
@@ -317,11 +308,6 @@ def _warn_of_made_up(folder: str, compiled: Any) -> None:
             folder,
             " and ".join(found),
         )
-
-
-def _asks(lm: Any, opened: Any) -> bool:
-    """Whether an LM is the one that was opened, or a LoRA adapter on it."""
-    return lm is opened or getattr(lm, "base", None) == getattr(opened, "base", opened)
 
 
 def _forgetful(lm: Any) -> Any:
