@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from inspect import getattr_static
 from pathlib import Path
 
 import dspy
@@ -198,7 +199,7 @@ def evaluate(
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
     check_module(program)
-    if hasattr(program, "aforward") and not hasattr(program, "forward"):
+    if hasattr(program, "aforward") and not getattr_static(program, "forward", None):  # DSPy warns of who looks at it
         raise InputError(f"{type(program).__name__} has aforward alone, and threads ask it: give dspy.syncify(module)")
     threads = questions_at_a_time(program) if threads is None else threads
     examples = _checked(examples, threads)
