@@ -176,7 +176,7 @@ def test_strategyqa_is_scored_by_accuracy_and_gets_the_papers_yes_no_form(data, 
     (section,) = _run(workspace, {"direct": Setting("direct")})
     assert section.columns[:3] == ["program", "accuracy", "LM calls"]
     assert workspace.open(Setting("blendfilter")).yes_no is True
-    others = Workspace(tmp_path / "others", data("hotpotqa", test=BORN), engine="bm25")
+    others = Workspace(tmp_path / "others", data("hotpotqa", test=BORN), lm=LMChoice("pocket"), engine="bm25")
     assert others.open(Setting("blendfilter")).yes_no is False
 
 
