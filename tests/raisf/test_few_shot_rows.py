@@ -67,7 +67,8 @@ def test_ra_isfs_few_shot_row_shows_demonstrations_to_its_judges_and_its_answere
 
 def test_a_few_shot_row_without_a_right_run_is_left_out_with_the_reason(data, tmp_path, monkeypatch):
     """The pocket Llama knows none of these people: there is nothing to show, and nothing is tried again."""
-    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
+    folder, lm = data("nq", train=BORN[:1], test=BORN[1:]), LMChoice("pocket")
+    workspace = Workspace(tmp_path / "out", folder, lm=lm, engine="bm25")
     rows = {"cot": Setting("cot"), "cot, few-shot": Setting("cot", few_shot=True)}
     with progress_bar(False) as bars:
         (section,) = Experiment("t", "s", rows, tables.table()).run(workspace, bars)
