@@ -88,6 +88,8 @@ def test_the_default_program_follows_the_lm(home: Path, real: Path, some_weights
 def test_who_asks_an_uncompiled_program_of_the_default_lm_is_told(
     home: Path, real: Path, some_weights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(ProgramChoice, "open", lambda choice, lm: None)  # reads no weights
+
     def told(program: str, folder: Path, spec: str | None = None) -> bool:
         caplog.clear()
         nothing = dict.fromkeys((field.name for field in dataclasses.fields(ProgramChoice)), None)

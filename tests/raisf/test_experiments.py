@@ -195,7 +195,8 @@ def test_what_was_learnt_over_one_index_is_not_taken_for_another(world, tmp_path
     for name in "ab":
         build_index([Passage(name, f"Only {name} is here.")], tmp_path / name, engine="bm25")
     for index in (None, "a", "b", "a"):
-        workspace = Workspace(tmp_path / "out", world, engine="bm25", index=index and str(tmp_path / index))
+        given = index and str(tmp_path / index)
+        workspace = Workspace(tmp_path / "out", world, lm=LMChoice("pocket"), engine="bm25", index=given)
         workspace.learning.artifact(Setting("prompts"))
     assert learnt == [tmp_path / "out/made/index-bm25", str(tmp_path / "a"), str(tmp_path / "b")]
 

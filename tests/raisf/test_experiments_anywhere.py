@@ -74,7 +74,7 @@ def test_a_folder_that_does_not_name_its_data_set_is_told(told, data, tmp_path):
     folder = data("nq", test=BORN)
     (folder / "dataset.json").write_text(told)
     with pytest.raises(InputError, match=r"dataset\.json does not name its data set: expected an object"):
-        Workspace(tmp_path / "out", folder)
+        Workspace(tmp_path / "out", folder, lm=LMChoice("pocket"))
 
 
 def test_a_base_that_cannot_be_trained_is_told_before_anything_is_asked(data, tmp_path, capsys):
@@ -205,7 +205,7 @@ def test_the_question_of_a_prompt_is_in_no_passage(data, tmp_path):
     from raisf.retrieval.index import open_index
 
     folder = data("nq", train=BORN[:1], test=BORN[1:])
-    workspace = Workspace(tmp_path / "out", folder, engine="bm25")
+    workspace = Workspace(tmp_path / "out", folder, lm=LMChoice("pocket"), engine="bm25")
     found = open_index(workspace.index())("Where was Ada born?", 3)
     assert {passage.pid for passage in found} <= {"Ada", "Bo"} and workspace.indexes.left_out == 1
 

@@ -98,7 +98,8 @@ def test_yes_no_questions_are_learnt_by_what_their_table_counts(data, faulty, mo
 @pytest.mark.parametrize("chosen", ["zero-shot", "as given"])
 def test_a_row_whose_compiling_found_nothing_better_says_so(data, tmp_path, monkeypatch, chosen):
     """The row "ra-isf, prompts" was the zero-shot program, below a caption that spoke of demonstrations."""
-    workspace = Workspace(tmp_path / "out", data("nq", train=BORN[:1], test=BORN[1:]), engine="bm25")
+    folder, lm = data("nq", train=BORN[:1], test=BORN[1:]), LMChoice("pocket")
+    workspace = Workspace(tmp_path / "out", folder, lm=lm, engine="bm25")
     monkeypatch.setattr(workspace.learning, "artifact", lambda _: tmp_path)
     program = SimpleNamespace(compile_report={"chosen": chosen}, named_predictors=list)
     monkeypatch.setattr("raisf.experiments.workspace.open_program", lambda *_, **__: program)
