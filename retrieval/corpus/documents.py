@@ -199,12 +199,13 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
                 continue
             except PermissionError as error:  # its folder can be listed, and no more
                 files.append((Path(where, name), _unread(error), True))
+    links = {file for file, reason, _ in files if reason is None and file.is_symlink()}
     read = {
         root / file.relative_to(folder)
         for file, reason, _ in files
-        if reason is None and _is_wanted(file) and not file.is_symlink()
+        if links and reason is None and file not in links and _is_wanted(file)
     }
-    again = {file for file, reason, _ in files if reason is None and file.is_symlink() and file.resolve() in read}
+    again = {file for file in links if file.resolve() in read}
     return iter(sorted((found for found in files if found[0] not in again), key=lambda found: found[0]))
 
 

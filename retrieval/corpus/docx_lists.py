@@ -44,9 +44,10 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A list's levels, the counts that all lists of its kind share, and which of these it begins anew."""
+    """A list's levels, those of styles, the counts that all lists of its kind share, and which of these begin anew."""
 
     levels: Mapping[int, _Level]
+    tied: Mapping[str | None, int]
     counts: dict[int, int]
     anew: set[int]
 
@@ -105,7 +106,8 @@ def list_marks(paragraphs: Iterable[Any], relations: Iterable[Any], styles: Mapp
         levels = {_place(lvl): _Level.of(lvl) for lvl in found if lvl.tag == f"{W}lvl"}
         starts = {_place(one): told for one in changes if (told := _told(one, f"{W}startOverride"))}
         levels |= {at: replace(levels.get(at, _Level()), start=number_of(told, 1)) for at, told in starts.items()}
-        return _List(levels, counts[kind], set(starts))
+        tied = {level.style: at for at, level in levels.items()}
+        return _List(levels, tied, counts[kind], set(starts))
 
     def mark_of(paragraph: Any) -> str:
         chain = based_on(_told(paragraph, f"{W}pPr/{W}pStyle"))
@@ -115,8 +117,7 @@ def list_marks(paragraphs: Iterable[Any], relations: Iterable[Any], styles: Mapp
         if paragraph.find(f"{W}pPr/{W}rPr/{W}del") is not None:
             return BULLET
         found = list_of(number)
-        tied = {level.style: at for at, level in found.levels.items()}
-        by_style = _first(tied.get(one.get(f"{W}styleId")) for one in chain)
+        by_style = _first(found.tied.get(one.get(f"{W}styleId")) for one in chain)
         own, named = _told(paragraph, _LEVEL), _first(_told(one, _LEVEL) for one in chain)
         return found.mark(by_style if own is None and by_style is not None else number_of(own or named, 0))
 

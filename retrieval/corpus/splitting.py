@@ -32,7 +32,7 @@ _LEADERS = re.compile(r"\.(?:[ \t]{0,3}\.){5,}")
 _RAISED = re.compile(r"\s*[-+\u2212\u2013]?\d")
 STROKES = ("/", "\u2044")
 """What parts the two numbers of a fraction."""
-_MARK = re.compile(r"([-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
+_MARK = re.compile(r"(?:[-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 _NUMBER = re.compile(r"(?:\w{1,4}\.)+(?= )")
 """What looks like the end of a sentence at the beginning of a block, and is the number of its item: `2.1.`, `iv.`."""
 

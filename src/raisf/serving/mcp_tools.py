@@ -113,9 +113,7 @@ def make_mcp(service: Service) -> FastMCP:
         check_question(query, "query")
         with service.place(_client(ctx)):
             found = await run_in_threadpool(as_retriever(served.retriever), query, k)
-        rows = [
-            {"id": p.pid, "title": p.title, "text": p.text, "citation": p.citation, "score": p.score} for p in found
-        ]
+        rows = [_shown(passage) | {"score": passage.score} for passage in found]
         return {"passages": rows}
 
     return server
@@ -176,18 +174,19 @@ def _client(ctx: Context) -> str:
     return request.client.host if request is not None and request.client else ""
 
 
+def _shown(passage: Any) -> dict[str, Any]:
+    return {"id": passage.pid, "title": passage.title, "text": passage.text, "citation": passage.citation}
+
+
 def _answer(done: DoneEvent) -> dict[str, Any]:
     root = done.trace.root if done.trace else None
-    cited = [
-        {"id": one.pid, "title": one.title, "text": one.text, "citation": one.citation} for one in cited_passages(done)
-    ]
     return {
         "answer": done.answer,
         "evidence": root.evidence if root else None,
         "reason": root.reason if root else "",
         "confidence": done.confidence,
         "grounded": root.grounded if root else None,
-        "citations": cited,
+        "citations": [_shown(passage) for passage in cited_passages(done)],
         "lm_calls": done.trace.cost.lm_calls if done.trace else None,
     }
 
