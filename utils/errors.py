@@ -35,3 +35,8 @@ def check_least(settings: object, **least: int) -> None:
     for name, bound in least.items():
         if getattr(settings, name) < bound:
             raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}")
+
+
+def in_short(error: Exception) -> str:
+    """An error's text on one line, cut; its class where it has no text."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

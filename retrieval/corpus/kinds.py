@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from raisf.retrieval.corpus import formats, markdown, readers, restructured, tables, web
+from raisf.retrieval.corpus import docx, markdown, pdf, readers, restructured, tables, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
@@ -18,8 +18,8 @@ KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
     ".tsv": tables.read_table,
     ".html": web.read_html,
     ".htm": web.read_html,
-    ".pdf": formats.read_pdf,
-    ".docx": formats.read_docx,
+    ".pdf": pdf.read_pdf,
+    ".docx": docx.read_docx,
     ".json": readers.read_json_rows,
 }
 

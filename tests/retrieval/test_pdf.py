@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from raisf.retrieval.corpus import formats
+from raisf.retrieval.corpus.pdf import _unbroken
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
@@ -97,11 +97,20 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
     assert [(p.title, p.text) for p in index("Donaudampfschiff", 5)] == [("Donauschiff", "The Donaudampfschiff left.")]
     assert [p.text for p in index("dampf\u00adschiff", 5)] == ["The dampfschiff came."]
     # On a page in a pdf every sign is seen.
-    assert formats._unbroken("A well\u00adknown dough\u00ad\nnut") == "A well-known doughnut"
+    assert _unbroken(["A well\u00adknown dough\u00ad\nnut"]) == ["A well-known doughnut"]
 
 
 def test_letters_that_are_set_as_one_are_letters_on_a_page():
-    assert formats._unbroken("The \ufb01rst su\ufb03x of-\n\ufb01ce") == "The first suffix office"
+    assert _unbroken(["The \ufb01rst su\ufb03x of-\n\ufb01ce"]) == ["The first suffix office"]
+
+
+def test_a_compound_keeps_its_hyphen_at_a_lines_end(tmp_path: Path):
+    """Where the file has it elsewhere with the hyphen, and never without."""
+    below = ") Tj 0 -14 Td ("  # begins the next line
+    lines = ("A cost-", "effective plan for long-", "term co-", "operation is 3-dimen-", "sional.")
+    page = "Cost-effective and long-term co-operation? Cooperation."
+    file = make_pdf(tmp_path / "a.pdf", below.join(lines), page)
+    assert next(read_documents(file)).text == "A cost-effective plan for long-term cooperation is 3-dimensional."
 
 
 def test_the_title_of_a_pdf_is_not_repeated_in_its_text(tmp_path: Path):

@@ -1,0 +1,92 @@
+"""Reading pdf files, with the extra `documents`, in a process of their own: see `raisf.retrieval.corpus.parsing`."""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from raisf.retrieval.corpus.readers import Section, passages_of
+from raisf.retrieval.corpus.splitting import without_leaders
+from raisf.retrieval.corpus.titles import title_of
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError, in_short
+from raisf.utils.text import clean
+
+logger = logging.getLogger(__name__)
+
+_LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
+_TITLE_LINES = 3
+"""Lines that a title takes on a page at most."""
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_BROKEN = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})-\n(?=(?=[a-zß-ÿ])({_WORD.pattern}))")
+
+
+def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
+    """The passages of a pdf file, none across two pages, each with its `page`, counted from 1.
+
+    Pages that hold pictures alone are logged.
+    """
+    import pypdf
+
+    pictures = list[int]()
+
+    def section(title: str, number: int, page: Any, text: str) -> Section:
+        if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
+            text = below
+        if not text.strip() and _has_pictures(page):
+            pictures.append(number)
+        return Section(title, "", {"page": number}, text)
+
+    try:
+        reader = pypdf.PdfReader(file)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
+        title = title_of(file, reader.metadata and reader.metadata.title)
+        texts = map(without_leaders, _unbroken(page.extract_text() for page in reader.pages))
+        pages = enumerate(zip(reader.pages, texts, strict=True), start=1)
+        yield from passages_of(name, (section(title, number, *page) for number, page in pages))
+        if 0 < len(pictures) < len(reader.pages):
+            logger.warning(
+                "%s: %d of its %d pages have no text, only pictures, and are not in the index, the first of them page "
+                "%d; run text recognition over it",
+                *(name, len(pictures), len(reader.pages), pictures[0]),
+            )
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # pypdf meets broken files with all sorts of errors besides its own
+        raise InputError(
+            f"{name}: not a pdf file that can be read ({in_short(error)}); save it anew, or leave it out"
+        ) from error
+
+
+def _unbroken(pages: Iterable[str]) -> list[str]:
+    """The pages with words that a line end breaks with a hyphen put together, and letters that are set as one, apart.
+
+    A word that the pages have elsewhere with the hyphen, and never without, keeps it: `cost-effective`. On a page a
+    soft hyphen is seen as any other. Encoders know no word with a letter such as `\ufb01`.
+    """
+    texts = [page.replace("\u00ad", "-").translate(_LIGATURES) for page in pages]
+    words = {word.lower() for text in texts for word in _WORD.findall(text)}
+
+    def whole(broken: re.Match[str]) -> str:
+        first, rest = broken.groups()
+        hyphen = f"{first}-{rest}".lower() in words and f"{first}{rest}".lower() not in words
+        return f"{first}-" if hyphen else first
+
+    return [_BROKEN.sub(whole, text) for text in texts]
+
+
+def _below_title(text: str, title: str) -> str:
+    """A first page's text without the title that it begins with: each passage has that already."""
+    lines = text.lstrip().splitlines()
+    tops = (" ".join(lines[:count]) for count in range(1, _TITLE_LINES + 1))
+    count = next((count for count, top in enumerate(tops, start=1) if clean(top).casefold() == title.casefold()), 0)
+    return "\n".join(lines[count:])
+
+
+def _has_pictures(page: Any) -> bool:
+    try:
+        return bool(page.images.keys())
+    except Exception:  # a page whose text could be read is none that cannot be, whatever its pictures are
+        return False
