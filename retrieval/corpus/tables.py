@@ -33,6 +33,8 @@ _CAPTIONS = 3
 _SIGN = re.compile(r"[,;\t]")
 _LOOKED_AT = 10
 """Lines behind the first by which the columns are told apart."""
+_VALUE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[ T].*)?|[^\s@]+@[^\s@]+\.\w+|https?://\S+", re.IGNORECASE)
+"""A date, an address of e-mail or of a page: with another below it none of these is a column's name."""
 _SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 
 _Row = tuple[int, list[str]]
@@ -55,7 +57,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     parsed = _parsed(lines, name, told or _delimiter(looked_at[len(begun) - 1 :], usual))
     caption, parsed = _without_caption(parsed)
     rows = _even(parsed, name, usual)
-    names = [clean(cell) for cell in next(rows, (0, []))[1]]
+    names, rows = _named(rows)
     columns = [column.lower() for column in names]
     if "text" not in columns:
         yield from _passages_in_words(rows, names, title_of(file, caption), name)
@@ -147,6 +149,15 @@ def _without_caption(rows: Iterator[_Row]) -> tuple[str, Iterator[_Row]]:
         if alone and worded and all(map(_LETTER.search, head[names][1])):
             return " ".join(filter(None, told)), itertools.chain(head[names:], rows)
     return "", itertools.chain(head, rows)
+
+
+def _named(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
+    """The columns' names, and the rows below them; empty names where the first row is one of these already."""
+    (line, first), second = next(rows, (0, [])), next(rows, None)
+    below = rows if second is None else itertools.chain([second], rows)
+    names = [clean(cell) for cell in first]
+    values = second and (all(map(_VALUE.fullmatch, pair)) for pair in zip(names, map(clean, second[1]), strict=True))
+    return ([""] * len(names), itertools.chain([(line, first)], below)) if values and any(values) else (names, below)
 
 
 def _filled(cells: Iterable[str]) -> bool:

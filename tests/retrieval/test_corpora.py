@@ -119,6 +119,8 @@ def test_colberts_collection_and_its_quotes(tmp_path: Path):
         ("Plan,A|B|C\nLite,1|2|3\n", [("Price List", "Plan: Lite; A|B|C: 1|2|3.", {"line": 2})]),
         (";;\r\n \r\nPlan;Fee;Age\r\nLite;3;9\r\n", [("Price List", "Plan: Lite; Fee: 3; Age: 9.", {"line": 4})]),
         ("\n\nPlan;Fee\nLite;3\n", [("Price List", "Plan: Lite; Fee: 3.", {"line": 4})]),
+        ("2024-01-03,Tea\n2024-01-04,Milk\n", [("Price List", "2024-01-03; Tea. 2024-01-04; Milk.", {"line": 1})]),
+        ("Room;3/1/2024\nA;4\n", [("Price List", "Room: A; 3/1/2024: 4.", {"line": 2})]),
         (",text\n0,It is cheap.\n", [("", "It is cheap.", {"line": 2})]),
         ("id,Name,Fee\n7,Lite,3\n", [("Lite", "id: 7; Fee: 3.", {"line": 2, "name": "Lite", "fee": "3"})]),
         (
