@@ -4,6 +4,7 @@ DSPy's own client speaks the chat dialect alone. Base models, and LoRA modules t
 are asked here.
 """
 
+import json
 from typing import Any
 
 from dspy.lm15 import (
@@ -19,7 +20,7 @@ from dspy.lm15 import (
 )
 from dspy.lm15 import TimeoutError as LateError
 
-from raisf.lm.transport import check_ended
+from raisf.lm.transport import bounded, check_ended, check_stays
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 
@@ -49,16 +50,18 @@ class Completions:
         import httpx
 
         try:
-            reply = await self._http.post(self._url, json=_payload(request))
+            async with self._http.stream("POST", self._url, json=_payload(request)) as reply:
+                check_stays(reply.status_code, reply.headers.get("location"))
+                body = b"".join([chunk async for chunk in bounded(reply.aiter_bytes())])
         except httpx.TimeoutException as error:
             raise LateError(str(error) or "no answer") from error
         except httpx.HTTPError as error:
             raise TransportError(str(error) or type(error).__name__) from error
-        if reply.status_code >= 300:
-            failed = self._errors.normalize_error(reply.status_code, reply.text)
+        if reply.status_code >= 400:
+            failed = self._errors.normalize_error(reply.status_code, body.decode("utf-8", "replace"))
             failed.retry_after = _seconds(reply.headers.get("retry-after"))
             raise failed
-        return _read(request, reply.json())
+        return _read(request, json.loads(body))
 
 
 def _payload(request: Request) -> dict[str, Any]:

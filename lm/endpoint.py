@@ -18,7 +18,6 @@ import dspy
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.capabilities import capabilities
 from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
-from dspy.clients.engines.lm15_engine import timeouts_for
 from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, Usage, registered_providers
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
@@ -299,7 +298,7 @@ class Endpoint:
             config = RouterConfig(
                 api_keys={provider: key} if key else None,
                 base_urls={provider: url} if url else None,
-                timeouts=timeouts_for(self.timeout),
+                transport=transport.Connections(self.timeout),
                 providers=tuple(binding.definition for binding in registered_providers()),
             )
             self._native = made_for, AsyncLM15Engine(config, model_type=self.plain.model_type)

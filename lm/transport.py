@@ -11,13 +11,16 @@ import os
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from dspy._vendor.lm15.transports import AsyncTransportResponse, StdlibAsyncTransport
 from dspy.lm15 import LM15Error, ProviderError, RateLimitError, Response, ServerError, TransportError
 from dspy.lm15 import TimeoutError as LateError
+
+from raisf.utils.urls import without_secrets
 
 T = TypeVar("T")
 
@@ -26,6 +29,9 @@ BROKEN = frozenset(("abort", "aborted", "error", "cancel", "cancelled", "cancele
 
 # Garbage is no sign of load, so the next try need not wait; a busy or failing server gets 1, 2, 4 ... seconds.
 GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
+
+MOST_BYTES = 1 << 26
+"""Of a reply: a model of our days writes fewer, be it with a chunk a token or with the likeliest tokens beside each."""
 
 _deadline: ContextVar[float | None] = ContextVar("raisf_deadline", default=None)
 _stoppables: ContextVar[tuple["Stoppable", ...]] = ContextVar("raisf_stoppables", default=())
@@ -138,6 +144,41 @@ def loop() -> asyncio.AbstractEventLoop:
             found = _loops[os.getpid()] = asyncio.new_event_loop()
             threading.Thread(target=found.run_forever, daemon=True, name="endpoints").start()
         return found
+
+
+class Connections:
+    """DSPy's connections to an endpoint, for one event loop: none that sends elsewhere is read, nor one without end.
+
+    Args:
+        timeout: Seconds to wait for the next byte.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._own = StdlibAsyncTransport(read_timeout=timeout, write_timeout=timeout, pool_timeout=timeout)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Any) -> AsyncIterator[AsyncTransportResponse]:
+        """Send a request; see `StdlibAsyncTransport`."""
+        async with self._own.stream(request) as reply:
+            check_stays(reply.status, reply.header("location"))
+            reply._chunks = bounded(reply._chunks)
+            yield reply
+
+
+def check_stays(status: int, location: str | None) -> None:
+    """Raise ProviderError for a reply that sends on to another address: the question and the key are not for it."""
+    if 300 <= status < 400:
+        raise ProviderError(f"to {without_secrets(location)}" if location else "it does not say where", status=status)
+
+
+async def bounded(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The chunks of a reply; raises ProviderError where they go on for more than `MOST_BYTES`."""
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise ProviderError(f"the reply is longer than {MOST_BYTES:,} bytes")
+        yield chunk
 
 
 async def persist(

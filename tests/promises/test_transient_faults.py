@@ -4,8 +4,10 @@ import zlib
 from typing import Any
 
 import pytest
+from dspy.lm15 import Message, ProviderError, Request
 
 from raisf.lm.connect import connect
+from raisf.lm.endpoint import EndpointLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
@@ -67,6 +69,27 @@ def test_a_refusal_is_not_asked_for_again(faulty: Any) -> None:
         with pytest.raises(LMError, match="refuses the request"):
             program(question="Who?")
         assert len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize("asked", ["chat", "streamed", "completions"])
+@pytest.mark.parametrize(
+    ("kind", "told", "tries"), [("moved", "to https://elsewhere.example/v1", 1), ("huge", "longer", 4)]
+)
+def test_what_sends_elsewhere_or_does_not_end_is_no_reply(
+    faulty: Any, monkeypatch: pytest.MonkeyPatch, kind: str, told: str, tries: int, asked: str
+) -> None:
+    """What came with a redirection was read as the answer, and a reply without end filled the memory."""
+    monkeypatch.setattr("raisf.lm.transport.MOST_BYTES", 100_000)
+    with faulty.serve(1.0, kinds=[kind]) as endpoint:
+        bare: dict[str, Any] = {"adapter": "compact", "completions": True} if asked == "completions" else {}
+        program, lm = Direct(), connect("openai/x", api_base=endpoint.url, **bare)
+        program.set_lm(lm)
+        with pytest.raises((LMError, ProviderError), match=told) as failed:
+            if asked == "streamed":
+                assert isinstance(lm, EndpointLM)
+                list(lm.endpoint.stream(Request(model=lm.model, messages=(Message.user("Who?"),))))
+            program(question="Who?")
+        assert len(endpoint.seen) == tries and "secret" not in str(failed.value)
 
 
 def test_one_failed_call_does_not_cost_the_question(faulty: Any) -> None:
