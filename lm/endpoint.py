@@ -100,7 +100,7 @@ class EndpointLM(dspy.LM):
     def _count(self, usage: Usage | None) -> None:
         """Adds to DSPy's usage a reply that held no verdict: DSPy counts the calls that gave something."""
         if usage is not None and dspy.settings.usage_tracker:
-            tokens = {"prompt_tokens": usage.input_tokens or 0, "completion_tokens": usage.output_tokens or 0}
+            tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
             dspy.settings.usage_tracker.add_usage(self.model, tokens)
 
     def _marked(self, rollout_id: Any) -> Any:

@@ -108,7 +108,7 @@ class Cost(BaseModel):
         prompt_tokens: As the LM reports them; a cached call reports none.
         completion_tokens: Likewise.
         unmetered_calls: Calls, once all are over, that told no tokens: DSPy's cache answered them, they failed, or
-            their endpoint counts none.
+            their endpoint does not count both.
         retrievals: Searches whose passages were used.
         discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know, or
             that a limit ended.

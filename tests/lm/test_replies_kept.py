@@ -109,3 +109,13 @@ def test_a_continued_text_that_was_filtered_or_broken_off_is_no_answer():
     assert completions._read(request, filtered).finish_reason == "content_filter"
     with pytest.raises(ProviderError, match="broken off"):
         completions._read(request, {"choices": [{"text": " Os", "finish_reason": "abort"}]})
+
+
+@pytest.mark.parametrize("told", ['"prompt_tokens": 10, "completion_tokens": 5, ', '"completion_tokens": 5, '])
+def test_a_call_that_tells_not_both_counts_of_tokens_is_unmetered(faulty, monkeypatch, told):
+    """Who told but the total was counted as one who read and wrote nothing."""
+    monkeypatch.setitem(faulty.BODIES, "partly", lambda right: faulty.completion(right).replace(told.encode(), b""))
+    with faulty.serve(1.0, kinds=["partly"]) as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        assert program(question="Who?").trace.cost.unmetered_calls == 1
