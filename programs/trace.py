@@ -329,11 +329,12 @@ def _probability(judgement: Judgement) -> str:
 
 def _cost_line(trace: Trace) -> Text:
     cost = trace.cost
+    untold = f" ({counted(cost.unmetered_calls, 'call')} cached or uncounted)" if cost.unmetered_calls else ""
     unused = f" (+{cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
     parts = [
         trace.system,
         counted(cost.lm_calls, "LM call"),
-        f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens",
+        f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens{untold}",
         f"{counted(cost.retrievals, 'retrieval')}{unused}",
         f"{cost.seconds:.2f} s",
     ]
