@@ -10,7 +10,6 @@ from typing import Any
 from dspy.lm15 import (
     AsyncOpenAIChatLM,
     Message,
-    ProviderError,
     Request,
     Response,
     TokenLogprob,
@@ -20,7 +19,7 @@ from dspy.lm15 import (
 )
 from dspy.lm15 import TimeoutError as LateError
 
-from raisf.lm.transport import bounded, check_ended, check_stays
+from raisf.lm.transport import REASONS, bounded, check_ended, check_stays
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 
@@ -77,11 +76,8 @@ def _payload(request: Request) -> dict[str, Any]:
 
 def _read(request: Request, body: Any) -> Response:
     """The response in a reply; what is not there raises, and counts as garbage."""
-    if isinstance(body, dict) and body.get("error"):
-        raise ProviderError(f"the endpoint says: {str(body['error'])[:300]}")
+    check_ended(None, body)
     choice = body["choices"][0]
-    said = choice.get("finish_reason")
-    check_ended(said, None)
     used = body.get("usage") or {}
     if not isinstance(choice["text"], str):
         raise TypeError("its text is none")
@@ -89,7 +85,7 @@ def _read(request: Request, body: Any) -> Response:
         id=None,
         model=request.model,
         message=Message.assistant(choice["text"]),
-        finish_reason=said if said in ("length", "content_filter") else "stop",
+        finish_reason=REASONS.get(choice.get("finish_reason"), "stop"),
         usage=Usage(input_tokens=used.get("prompt_tokens"), output_tokens=used.get("completion_tokens")),
         logprobs=_logprobs(choice.get("logprobs")),
     )

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from dspy._vendor.lm15.providers import openai_chat
 from dspy._vendor.lm15.transports import AsyncTransportResponse, StdlibAsyncTransport
 from dspy.lm15 import LM15Error, ProviderError, RateLimitError, Response, ServerError, TransportError
 from dspy.lm15 import TimeoutError as LateError
@@ -24,8 +25,16 @@ from raisf.utils.urls import without_secrets
 
 T = TypeVar("T")
 
-# Why a server says that it ended a text which nobody ended: aborted, crashed, restarted. DSPy takes these for "stop".
-BROKEN = frozenset(("abort", "aborted", "error", "cancel", "cancelled", "canceled", "timeout"))
+# Why a server says that it ended a text which nobody ended: aborted, crashed, restarted, overloaded.
+BROKEN = frozenset(
+    "abort aborted error cancel cancelled canceled timeout network_error insufficient_system_resource".split()
+)
+# How DSPy's client understands these, and what others than OpenAI call the token limit and the filter: it takes what it
+# does not know for a text's own end, and of a stream it keeps only what it understood.
+REASONS: dict[Any, Any] = openai_chat._FINISH_REASON_MAP
+REASONS.update(dict.fromkeys(BROKEN, "error"))
+REASONS.update(dict.fromkeys(("max_tokens", "MAX_TOKENS", "max_length", "model_length"), "length"))
+REASONS.update(dict.fromkeys(("sensitive", "safety", "SAFETY", "recitation", "RECITATION"), "content_filter"))
 
 # Garbage is no sign of load, so the next try need not wait; a busy or failing server gets 1, 2, 4 ... seconds.
 GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
@@ -205,9 +214,9 @@ async def persist(
         number, error, response = number + 1, None, None
         try:
             response = await _bounded(attempt, timeout, moment)
+            if response is not None:
+                check_ended(response.finish_reason, response.provider_data)
             if response is None or says_something(response):
-                if response is not None:
-                    check_ended(response.finish_reason, response.provider_data)
                 return response
         except Final as final:
             raise final.error from final.error.__cause__
@@ -258,17 +267,19 @@ async def _bounded(
 
 
 def check_ended(reason: str | None, body: Any) -> None:
-    """Raise ProviderError for a reply that its server broke off.
+    """Raise ProviderError for a reply that its server broke off, or that tells an error.
 
     Args:
         reason: Why it ended, as DSPy's client understood it.
         body: The reply itself; anything.
     """
+    if isinstance(body, dict) and (body.get("error") or body.get("object") == "error"):
+        raise ProviderError(f"the endpoint says: {str(body.get('error') or body.get('message'))[:300]}")
     try:
         said = body["choices"][0]["finish_reason"]
     except (LookupError, TypeError):
         said = None
-    for one in (reason, said):
+    for one in (said, reason):
         if one in BROKEN:
             raise ProviderError(f"the reply was broken off (finish_reason: {one})")
 
