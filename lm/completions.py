@@ -19,7 +19,7 @@ from dspy.lm15 import (
 )
 from dspy.lm15 import TimeoutError as LateError
 
-from raisf.lm.transport import REASONS, bounded, check_ended, check_stays
+from raisf.lm.transport import REASONS, bounded, check_ended, check_stays, complaint
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 
@@ -51,7 +51,8 @@ class Completions:
         try:
             async with self._http.stream("POST", self._url, json=_payload(request)) as reply:
                 check_stays(reply.status_code, reply.headers.get("location"))
-                body = b"".join([chunk async for chunk in bounded(reply.aiter_bytes())])
+                chunks = bounded(reply.aiter_bytes())
+                body = b"".join([part async for part in (chunks if reply.is_success else complaint(chunks))])
         except httpx.TimeoutException as error:
             raise LateError(str(error) or "no answer") from error
         except httpx.HTTPError as error:

@@ -7,8 +7,10 @@ hour's patience.
 
 import asyncio
 import contextlib
+import json
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -41,6 +43,8 @@ GARBAGE_SECONDS, BUSY_SECONDS = 0.1, 1.0
 
 MOST_BYTES = 1 << 26
 """Of a reply: a model of our days writes fewer, be it with a chunk a token or with the likeliest tokens beside each."""
+
+_TOO_LONG = re.compile(r"maximum context length|available context size")
 
 _deadline: ContextVar[float | None] = ContextVar("raisf_deadline", default=None)
 _stoppables: ContextVar[tuple["Stoppable", ...]] = ContextVar("raisf_stoppables", default=())
@@ -171,6 +175,8 @@ class Connections:
         async with self._own.stream(request) as reply:
             check_stays(reply.status, reply.header("location"))
             reply._chunks = bounded(reply._chunks)
+            if reply.status >= 400:
+                reply._chunks = complaint(reply._chunks)
             yield reply
 
 
@@ -188,6 +194,24 @@ async def bounded(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         if size > MOST_BYTES:
             raise ProviderError(f"the reply is longer than {MOST_BYTES:,} bytes")
         yield chunk
+
+
+async def complaint(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What a server says beside a status of failure, as OpenAI says it: DSPy's client understands no other form.
+
+    SGLang has the message outside of an `error`, as vLLM had it, FastAPI calls it `detail`, and of a prompt that is too
+    long vLLM, SGLang and llama.cpp tell in words alone.
+    """
+    said = b"".join([chunk async for chunk in chunks])
+    with contextlib.suppress(ValueError, RecursionError, AttributeError):
+        found = json.loads(said)
+        error = found.get("error", found)
+        error = error if isinstance(error, dict) else {"message": error}
+        if told := error.get("message") or error.get("detail"):
+            told = told if isinstance(told, str) else json.dumps(told)
+            code = {"code": "context_length_exceeded"} if _TOO_LONG.search(told) else {}
+            said = json.dumps({"error": {**error, "message": told, **code}}).encode()
+    yield said
 
 
 async def persist(

@@ -1,5 +1,6 @@
 """What a user whose endpoint fails now and then is promised: answers, and where there is none, an error by name."""
 
+import json
 import zlib
 from typing import Any
 
@@ -69,6 +70,35 @@ def test_a_refusal_is_not_asked_for_again(faulty: Any) -> None:
         with pytest.raises(LMError, match="refuses the request"):
             program(question="Who?")
         assert len(endpoint.seen) == 1
+
+
+LONG = "This model's maximum context length is 100 tokens."
+
+
+@pytest.mark.parametrize(
+    ("complaint", "told"),
+    [
+        ({"object": "error", "message": "no model x", "code": 400}, r"refuses the request \(HTTP 400: no model x"),
+        ({"detail": "Not Found"}, r"refuses the request \(HTTP 400: Not Found\)"),
+        ({"error": "no model x"}, r"refuses the request \(HTTP 400: no model x\)"),
+        ({"object": "error", "message": LONG, "code": 400}, "cannot read so much"),
+        ({"error": {"message": LONG, "type": "BadRequestError", "code": 400}}, "cannot read so much"),
+        ({"error": {"message": "the request exceeds the available context size"}}, "cannot read so much"),
+    ],
+)
+@pytest.mark.parametrize("bare", [{}, {"adapter": "compact", "completions": True}])
+def test_a_refusal_is_told_in_the_servers_words(
+    faulty: Any, monkeypatch: pytest.MonkeyPatch, complaint: Any, told: str, bare: Any
+) -> None:
+    """Of another form than OpenAI's nothing was told, and of a long prompt that the model's name may be wrong."""
+    monkeypatch.setattr(
+        faulty.Handler, "do_POST", lambda self: self._send(json.dumps(complaint).encode(), 400, {"connection": "close"})
+    )
+    with faulty.serve() as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, **bare))
+        with pytest.raises(LMError, match=told):
+            program(question="Who?")
 
 
 @pytest.mark.parametrize("asked", ["chat", "streamed", "completions"])
