@@ -13,7 +13,7 @@ from raisf.evaluation.examples import GOLD, gold_answers, gold_passages, questio
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
 from raisf.utils.text import text_of
-from raisf.utils.usage import metered_calls, tokens_of
+from raisf.utils.usage import metered_calls, telling, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inpu
         prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
     metered = metered_calls(usage)
     made = max(len(calls.made), len(metered))
-    cost = {"lm_calls": made, "unmetered_calls": made - len(metered), **tokens_of(metered)}
+    cost = {"lm_calls": made, "unmetered_calls": made - telling(metered), **tokens_of(metered)}
     return Outcome(example, prediction, error, seconds, cost)
 
 

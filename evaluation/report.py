@@ -10,6 +10,7 @@ from raisf.evaluation.intervals import Score, bootstrap, caution
 from raisf.evaluation.readability import counts
 from raisf.evaluation.risk import RiskCoverage, risk_coverage
 from raisf.utils.display import DataTable
+from raisf.utils.usage import TOKENS
 
 FAILED, UNTOLD = "error", "-"
 """Among the routes: questions that ended in an error, and those whose program tells none."""
@@ -74,6 +75,11 @@ class Report:
             **({"risk": self.risk.as_dict()} if self.risk is not None else {}),
         }
 
+    def told(self, name: str) -> float | None:
+        """A mean cost; None where nobody tells it, such as tokens of an endpoint that counts none."""
+        untold = name in TOKENS and 0 < self.cost.get("lm_calls", 0) <= self.cost.get("unmetered_calls", 0)
+        return None if untold else self.cost.get(name)
+
     def table(self, title: str = "") -> DataTable:
         """The report for the terminal."""
         few = caution(self.em.n) or None
@@ -98,8 +104,10 @@ class Report:
                 table.add_row(f"exact match, the surest {coverage:.0%}", f"{100 * right:.1f}")
             table.add_row("AURC, lower is better", str(self.risk.aurc))
         table.add_section()
-        for name, mean in self.cost.items():
-            table.add_row(f"{name.replace('_', ' ').replace('lm', 'LM')} a question", f"{mean:.2f}")
+        for name in self.cost:
+            mean = self.told(name)
+            shown = "-" if mean is None else f"{mean:.2f}"
+            table.add_row(f"{name.replace('_', ' ').replace('lm', 'LM')} a question", shown)
         style = "red" if self.unreadable else None
         table.add_row("unreadable LM outputs", f"{self.unreadable} of {self.outputs}", style=style)
         table.add_row("errors", str(self.errors), style="red" if self.errors else None)

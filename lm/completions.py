@@ -4,12 +4,12 @@ DSPy's own client speaks the chat dialect alone. Base models, and LoRA modules t
 are asked here.
 """
 
+import json
 from typing import Any
 
 from dspy.lm15 import (
     AsyncOpenAIChatLM,
     Message,
-    ProviderError,
     Request,
     Response,
     TokenLogprob,
@@ -19,7 +19,7 @@ from dspy.lm15 import (
 )
 from dspy.lm15 import TimeoutError as LateError
 
-from raisf.lm.transport import check_ended
+from raisf.lm.transport import REASONS, bounded, check_ended, check_stays, complaint
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 
@@ -49,16 +49,19 @@ class Completions:
         import httpx
 
         try:
-            reply = await self._http.post(self._url, json=_payload(request))
+            async with self._http.stream("POST", self._url, json=_payload(request)) as reply:
+                check_stays(reply.status_code, reply.headers.get("location"))
+                chunks = bounded(reply.aiter_bytes())
+                body = b"".join([part async for part in (chunks if reply.is_success else complaint(chunks))])
         except httpx.TimeoutException as error:
             raise LateError(str(error) or "no answer") from error
         except httpx.HTTPError as error:
             raise TransportError(str(error) or type(error).__name__) from error
-        if reply.status_code >= 300:
-            failed = self._errors.normalize_error(reply.status_code, reply.text)
+        if reply.status_code >= 400:
+            failed = self._errors.normalize_error(reply.status_code, body.decode("utf-8", "replace"))
             failed.retry_after = _seconds(reply.headers.get("retry-after"))
             raise failed
-        return _read(request, reply.json())
+        return _read(request, json.loads(body))
 
 
 def _payload(request: Request) -> dict[str, Any]:
@@ -74,11 +77,8 @@ def _payload(request: Request) -> dict[str, Any]:
 
 def _read(request: Request, body: Any) -> Response:
     """The response in a reply; what is not there raises, and counts as garbage."""
-    if isinstance(body, dict) and body.get("error"):
-        raise ProviderError(f"the endpoint says: {str(body['error'])[:300]}")
+    check_ended(None, body)
     choice = body["choices"][0]
-    said = choice.get("finish_reason")
-    check_ended(said, None)
     used = body.get("usage") or {}
     if not isinstance(choice["text"], str):
         raise TypeError("its text is none")
@@ -86,7 +86,7 @@ def _read(request: Request, body: Any) -> Response:
         id=None,
         model=request.model,
         message=Message.assistant(choice["text"]),
-        finish_reason=said if said in ("length", "content_filter") else "stop",
+        finish_reason=REASONS.get(choice.get("finish_reason"), "stop"),
         usage=Usage(input_tokens=used.get("prompt_tokens"), output_tokens=used.get("completion_tokens")),
         logprobs=_logprobs(choice.get("logprobs")),
     )

@@ -306,6 +306,9 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, s
         return f"failed ({status}: {said})", "look at the server's log"
     if isinstance(error, LMInvalidRequestError):
         return f"refuses the request ({status}: {said})", "is the model's name right, and does the server know it?"
+    if error.status and 300 <= error.status < 400:
+        remedy = "give that address, up to and with /v1, as --api-base, if it is the server's own"
+        return f"sends on to another address ({status}: {said})", remedy
     if isinstance(error, LMProviderError | LMUnexpectedError) and base_of(lm):
         return f"sent no chat completion ({said})", "--api-base must be OpenAI-compatible; it often ends in /v1"
     return f"failed ({said})", "this is not an error of your input"

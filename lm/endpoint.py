@@ -18,7 +18,6 @@ import dspy
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.capabilities import capabilities
 from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
-from dspy.clients.engines.lm15_engine import timeouts_for
 from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, Usage, registered_providers
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
@@ -101,7 +100,7 @@ class EndpointLM(dspy.LM):
     def _count(self, usage: Usage | None) -> None:
         """Adds to DSPy's usage a reply that held no verdict: DSPy counts the calls that gave something."""
         if usage is not None and dspy.settings.usage_tracker:
-            tokens = {"prompt_tokens": usage.input_tokens or 0, "completion_tokens": usage.output_tokens or 0}
+            tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
             dspy.settings.usage_tracker.add_usage(self.model, tokens)
 
     def _marked(self, rollout_id: Any) -> Any:
@@ -299,7 +298,7 @@ class Endpoint:
             config = RouterConfig(
                 api_keys={provider: key} if key else None,
                 base_urls={provider: url} if url else None,
-                timeouts=timeouts_for(self.timeout),
+                transport=transport.Connections(self.timeout),
                 providers=tuple(binding.definition for binding in registered_providers()),
             )
             self._native = made_for, AsyncLM15Engine(config, model_type=self.plain.model_type)

@@ -3,6 +3,8 @@
 from contextvars import ContextVar
 from typing import Any
 
+from dspy.lm15 import ProviderError
+
 from raisf.lm import transport
 
 in_call: ContextVar["CallCache | None"] = ContextVar("raisf_endpoint_call", default=None)
@@ -37,7 +39,9 @@ class Heard:
             self._something = self._something or event.delta.type != "text" or bool(event.delta.text)
         elif event.type == "end":
             transport.check_ended(event.finish_reason, event.provider_data)
-            self._reason = event.finish_reason or self._reason
+            if event.finish_reason is None:  # cut off on its way, or by an error that DSPy's client passes over
+                raise ProviderError("the reply was broken off (no finish_reason)")
+            self._reason = event.finish_reason
 
     @property
     def lasting(self) -> bool:

@@ -25,6 +25,10 @@ _FILLERS = re.compile(
 )
 _RANGE = re.compile(r"(?<=[\d\])])\s*(?:-|\bto\b|\bthrough\b)\s*(?=[\[(#\"']*\d)")
 _NUMBERED = re.compile(r"(?<![\[(\d])\b\d+[.)]\s+[\[(\"']*\d")  # 1. 3: is the 1 a number of the list, or its mark?
+# A count, no number of the list: "2 relevant passages: 1, 3".
+_COUNT = re.compile(
+    r"\d[\])]* (?:(?:relevant|helpful|useful|sufficient) )*(?:passages\b|passage\b(?! ?[\[(#]*\d))", re.IGNORECASE
+)
 
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _PYTHON_LIST = re.compile(rf"\s*\[\s*{_STRING}(?:\s*,\s*{_STRING})*\s*,?\s*\]\s*", re.DOTALL)
@@ -46,7 +50,7 @@ def numbers(text: str) -> list[int] | None:
     text = re.sub(r"[^\S\n]+", " ", text).strip()
     if NONE.fullmatch(text) or _NO_PASSAGE.fullmatch(text.replace("\n", " ")):
         return []
-    if not _balanced(text) or _NUMBERED.search(text):
+    if not _balanced(text) or _NUMBERED.search(text) or _COUNT.search(text):
         return None
     text = re.sub(r"^\s*[-*\u2022]\s+", "", text, flags=re.MULTILINE)
     text = _FILLERS.sub(" ", text.replace("_", " "))

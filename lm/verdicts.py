@@ -193,6 +193,8 @@ def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) 
     # Where a tokenizer has a token for the label, it does not write it in pieces: what begins like it is another word.
     shares = {label: whole[label] or begun[label] for label in labels}
     found = sum(shares.values())
+    if rest > 1 + UNLISTED_SHARE:
+        return None  # no probabilities: a server that has none writes 0 to each token, or one is listed twice
     if found <= 0 or found < LABELS_SHARE * rest or shared > UNLISTED_SHARE * found:
         return None
     unlisted = min(least, max(0.0, 1 - rest))

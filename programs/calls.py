@@ -27,7 +27,7 @@ from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.text import clean
-from raisf.utils.usage import metered_calls, tokens_of
+from raisf.utils.usage import metered_calls, telling, tokens_of
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ class Run:
     def cost(self) -> Cost:
         """What the run has cost, now that it is over."""
         searches = sum(not search.drop() for search in self._searches.values())
-        metered = len(metered_calls(self.usage)) if self.usage else 0
+        metered = telling(metered_calls(self.usage)) if self.usage else 0
         ended = {"discarded_retrievals": searches - len(self._used), "unmetered_calls": max(0, self._calls - metered)}
         return self.cost_so_far().model_copy(update=ended)
 

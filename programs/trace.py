@@ -108,7 +108,7 @@ class Cost(BaseModel):
         prompt_tokens: As the LM reports them; a cached call reports none.
         completion_tokens: Likewise.
         unmetered_calls: Calls, once all are over, that told no tokens: DSPy's cache answered them, they failed, or
-            their endpoint counts none.
+            their endpoint does not count both.
         retrievals: Searches whose passages were used.
         discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know, or
             that a limit ended.
@@ -329,11 +329,12 @@ def _probability(judgement: Judgement) -> str:
 
 def _cost_line(trace: Trace) -> Text:
     cost = trace.cost
+    untold = f" ({counted(cost.unmetered_calls, 'call')} cached or uncounted)" if cost.unmetered_calls else ""
     unused = f" (+{cost.discarded_retrievals} unused)" if cost.discarded_retrievals else ""
     parts = [
         trace.system,
         counted(cost.lm_calls, "LM call"),
-        f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens",
+        f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens{untold}",
         f"{counted(cost.retrievals, 'retrieval')}{unused}",
         f"{cost.seconds:.2f} s",
     ]

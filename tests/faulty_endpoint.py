@@ -121,6 +121,8 @@ class Handler(BaseHTTPRequestHandler):
         elif kind in BUSY:
             status, patience = BUSY[kind]
             self._send(b'{"error": {"message": "not now"}}', status, {"Retry-After": patience} if patience else {})
+        elif kind == "moved":
+            self._send(completion(said), 307, {"location": "https://elsewhere.example/v1/chat?key=secret"})
         elif kind == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True
@@ -136,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(completion(said))
 
     def _right(self, body: Any) -> str:
-        text = str(body["messages"][-1]["content"])
+        text = str(body["messages"][-1]["content"] if "messages" in body else body["prompt"])
         _, *parts = FIELD.split(INSTRUCTION.sub("", text))
         outputs = self.server.answer({n: v.strip() for n, v in zip(parts[::2], parts[1::2], strict=True)})
         if isinstance(outputs, str):

@@ -22,6 +22,11 @@ def tokens_of(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {name: sum(call.get(name) or 0 for call in known) for name in TOKENS}
 
 
+def telling(calls: Iterable[Mapping[str, Any]]) -> int:
+    """How many of some calls tell both: of an endpoint that tells but the total, say, neither is known."""
+    return sum(all(call.get(name) is not None for name in TOKENS) for call in calls)
+
+
 def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int = 1) -> None:
     """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
     for number in range(calls if dspy.settings.usage_tracker else 0):

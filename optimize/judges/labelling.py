@@ -26,7 +26,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
-from raisf.utils.usage import metered_calls, tokens_of
+from raisf.utils.usage import metered_calls, telling, tokens_of
 
 SAME, DIFFERENT = "same", "different"
 
@@ -182,7 +182,7 @@ class Labelling:
             )
         calls = metered_calls(usage)
         spent.teacher["calls"] += len(rows)
-        spent.teacher["unmetered_calls"] += max(0, len(rows) - len(calls))
+        spent.teacher["unmetered_calls"] += max(0, len(rows) - telling(calls))
         for name, tokens in tokens_of(calls).items():
             spent.teacher[name] += tokens
         spent.teacher["seconds"] += time.monotonic() - started

@@ -1,6 +1,7 @@
 """If these failed, what an endpoint said while it was ill would be its answer for ever: DSPy's cache is on the disk."""
 
 import asyncio
+import json
 
 import dspy
 import pytest
@@ -37,6 +38,12 @@ def awaited(lm):
             return (await dspy.Predict("question -> answer").acall(question="Who?")).answer
 
     return asyncio.run(both())
+
+
+async def streamed(lm):
+    with dspy.context(lm=lm, adapter=adapter_for(lm)):
+        program = dspy.streamify(dspy.Predict("question -> answer"))
+        return [piece async for piece in program(question="Who?")][-1]
 
 
 @pytest.mark.parametrize("asked", [ask, awaited])
@@ -81,18 +88,12 @@ def test_the_rest_of_a_call_is_as_without_it(ill):
 
 def test_an_empty_stream_is_not_kept(faulty):
     said = {"answer": ""}
-
-    async def shown(lm):
-        with dspy.context(lm=lm, adapter=adapter_for(lm)):
-            program = dspy.streamify(dspy.Predict("question -> answer"))
-            return [piece async for piece in program(question="Who?")][-1]
-
     with faulty.serve(answer=lambda fields: said["answer"]) as endpoint:
         lm = connect("openai/x", api_base=endpoint.url, num_retries=0)
         with pytest.raises(Exception):  # noqa: B017 - DSPy groups what its tasks raise
-            asyncio.run(shown(lm))
+            asyncio.run(streamed(lm))
         said["answer"] = "[[ ## answer ## ]]\nOslo\n\n[[ ## completed ## ]]"
-        assert asyncio.run(shown(lm)).answer == "Oslo"
+        assert asyncio.run(streamed(lm)).answer == "Oslo"
 
 
 @pytest.mark.parametrize(("said", "finish"), [(None, "stop"), ("stop", "stop"), ("length", "length"), ("eos", "stop")])
@@ -109,3 +110,61 @@ def test_a_continued_text_that_was_filtered_or_broken_off_is_no_answer():
     assert completions._read(request, filtered).finish_reason == "content_filter"
     with pytest.raises(ProviderError, match="broken off"):
         completions._read(request, {"choices": [{"text": " Os", "finish_reason": "abort"}]})
+
+
+PART = {"choices": [{"index": 0, "delta": {"content": "[[ ## answer ## ]]\nThe capital of"}, "finish_reason": None}]}
+USED = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [{"choices": [{"index": 0, "delta": {}, "finish_reason": "abort"}]}, USED],
+        [{"choices": [{"index": 0, "delta": {}, "finish_reason": "model_length"}]}, USED],
+        [{"error": "out of memory"}],
+        [{"object": "error", "message": "out of memory"}],
+        [USED],
+        [],
+    ],
+)
+def test_half_of_a_stream_is_no_answer(faulty, monkeypatch, rest):
+    """With a count of tokens or [DONE] behind it, it was one."""
+    frames = "".join(f"data: {json.dumps(frame)}\n\n" for frame in [PART, *rest]) + "data: [DONE]\n\n"
+    monkeypatch.setattr(faulty.Handler, "_stream", lambda self, said: self._send(frames.encode()))
+    with faulty.serve() as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url)
+        with pytest.raises(Exception):  # noqa: B017 - DSPy groups what its tasks raise
+            asyncio.run(streamed(lm))
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "MAX_TOKENS", "model_length", "SAFETY", "sensitive"])
+def test_an_answer_that_was_cut_off_is_none_whatever_its_server_calls_that(ill, faulty, monkeypatch, reason):
+    monkeypatch.setitem(faulty.BODIES, reason, lambda right: faulty.completion(right[:-30], reason))
+    with ill(reason) as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, num_retries=0))
+        trace = program(question="Who?").trace
+        assert (trace.root.answer, trace.unreadable) == ("unknown", 1)
+
+
+@pytest.mark.parametrize("error", [{"error": "no memory"}, {"object": "error", "message": "no memory"}])
+@pytest.mark.parametrize("more", [b"", b"half"])
+def test_a_reply_that_tells_an_error_is_none(ill, faulty, monkeypatch, error, more):
+    """Where it was no object, the answer was "unknown", or the half that stood beside it."""
+    half = json.loads(faulty.completion("[[ ## answer ## ]]\nThe capital of")) if more else {}
+    monkeypatch.setitem(faulty.BODIES, "told", lambda right: json.dumps({**half, **error}).encode())
+    with ill("told") as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, num_retries=0))
+        with pytest.raises(LMError, match="the endpoint says: no memory"):
+            program(question="Who?")
+
+
+@pytest.mark.parametrize("told", ['"prompt_tokens": 10, "completion_tokens": 5, ', '"completion_tokens": 5, '])
+def test_a_call_that_tells_not_both_counts_of_tokens_is_unmetered(faulty, monkeypatch, told):
+    """Who told but the total was counted as one who read and wrote nothing."""
+    monkeypatch.setitem(faulty.BODIES, "partly", lambda right: faulty.completion(right).replace(told.encode(), b""))
+    with faulty.serve(1.0, kinds=["partly"]) as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        assert program(question="Who?").trace.cost.unmetered_calls == 1

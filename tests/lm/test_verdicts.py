@@ -196,6 +196,8 @@ def test_a_coroutine_gets_the_same(served):
         ([("yes", 0.75), ("no", 0.25)], ["yes", "no"], 0.75),
         ([("no", 0.75), ("none", 0.25)], ["no", "none"], None),  # "no" may go on to "none"
         ([("know", float("nan"))], ["know", "unknown"], None),
+        ([("know", 1.0), ("unknown", 1.0)], ["know", "unknown"], None),  # a server that has none, and writes 0 to each
+        ([("know", 0.6), ("know", 0.6), ("unknown", 0.35)], ["know", "unknown"], None),  # its own is listed twice
     ],
 )
 def test_what_the_likeliest_tokens_say_of_labels(listed, labels, expected):

@@ -29,10 +29,11 @@ def test_a_long_passage_takes_one_line_and_brackets_are_text():
         pid="1", title="[bold]T[/bold]", text="word\n" * 500, judgement=Judgement(verdict="relevant")
     )
     node = Node(question="what is [/red] ?", passages=[passage], know=Judgement(verdict=None, readable=False))
-    text = shown(Trace(system="rag", root=node, cost=Cost(), unreadable=1), width=70)
+    text = shown(Trace(system="rag", root=node, cost=Cost(lm_calls=2, unmetered_calls=1), unreadable=1), width=70)
     assert "[bold]T[/bold]" in text and "[/red]" in text
     assert len(text.splitlines()) <= 6 and max(map(len, text.splitlines())) <= 70
     assert "knows it? unreadable" in text and "1 unreadable" in text
+    assert "0 + 0 tokens (1 call cached or uncounted)" in " ".join(text.split())
 
 
 def test_a_probability_is_shown_where_the_lm_gives_one():

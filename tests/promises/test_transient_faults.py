@@ -1,11 +1,14 @@
 """What a user whose endpoint fails now and then is promised: answers, and where there is none, an error by name."""
 
+import json
 import zlib
 from typing import Any
 
 import pytest
+from dspy.lm15 import Message, ProviderError, Request
 
 from raisf.lm.connect import connect
+from raisf.lm.endpoint import EndpointLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
@@ -67,6 +70,56 @@ def test_a_refusal_is_not_asked_for_again(faulty: Any) -> None:
         with pytest.raises(LMError, match="refuses the request"):
             program(question="Who?")
         assert len(endpoint.seen) == 1
+
+
+LONG = "This model's maximum context length is 100 tokens."
+
+
+@pytest.mark.parametrize(
+    ("complaint", "told"),
+    [
+        ({"object": "error", "message": "no model x", "code": 400}, r"refuses the request \(HTTP 400: no model x"),
+        ({"detail": "Not Found"}, r"refuses the request \(HTTP 400: Not Found\)"),
+        ({"error": "no model x"}, r"refuses the request \(HTTP 400: no model x\)"),
+        ({"object": "error", "message": LONG, "code": 400}, "cannot read so much"),
+        ({"error": {"message": LONG, "type": "BadRequestError", "code": 400}}, "cannot read so much"),
+        ({"error": {"message": "the request exceeds the available context size"}}, "cannot read so much"),
+    ],
+)
+@pytest.mark.parametrize("bare", [{}, {"adapter": "compact", "completions": True}])
+def test_a_refusal_is_told_in_the_servers_words(
+    faulty: Any, monkeypatch: pytest.MonkeyPatch, complaint: Any, told: str, bare: Any
+) -> None:
+    """Of another form than OpenAI's nothing was told, and of a long prompt that the model's name may be wrong."""
+    monkeypatch.setattr(
+        faulty.Handler, "do_POST", lambda self: self._send(json.dumps(complaint).encode(), 400, {"connection": "close"})
+    )
+    with faulty.serve() as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url, **bare))
+        with pytest.raises(LMError, match=told):
+            program(question="Who?")
+
+
+@pytest.mark.parametrize("asked", ["chat", "streamed", "completions"])
+@pytest.mark.parametrize(
+    ("kind", "told", "tries"), [("moved", "to https://elsewhere.example/v1", 1), ("huge", "longer", 4)]
+)
+def test_what_sends_elsewhere_or_does_not_end_is_no_reply(
+    faulty: Any, monkeypatch: pytest.MonkeyPatch, kind: str, told: str, tries: int, asked: str
+) -> None:
+    """What came with a redirection was read as the answer, and a reply without end filled the memory."""
+    monkeypatch.setattr("raisf.lm.transport.MOST_BYTES", 100_000)
+    with faulty.serve(1.0, kinds=[kind]) as endpoint:
+        bare: dict[str, Any] = {"adapter": "compact", "completions": True} if asked == "completions" else {}
+        program, lm = Direct(), connect("openai/x", api_base=endpoint.url, **bare)
+        program.set_lm(lm)
+        with pytest.raises((LMError, ProviderError), match=told) as failed:
+            if asked == "streamed":
+                assert isinstance(lm, EndpointLM)
+                list(lm.endpoint.stream(Request(model=lm.model, messages=(Message.user("Who?"),))))
+            program(question="Who?")
+        assert len(endpoint.seen) == tries and "secret" not in str(failed.value)
 
 
 def test_one_failed_call_does_not_cost_the_question(faulty: Any) -> None:

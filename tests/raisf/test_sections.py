@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -85,3 +86,7 @@ def test_tokens_that_nobody_told_are_not_none() -> None:
     assert [row[read : read + 2] for row in section.rows] == [[90, 9], [None, None], [90, 9], [0, 0]]
     assert "told no tokens, and count for none: untold 4.00 of 4.00; some 0.50 of 5.00." in section.text
     assert "told no tokens" not in cost_section({"told": reports["told"]}).text
+    file = io.StringIO()
+    for name in ("untold", "some"):
+        Console(width=80, file=file).print(reports[name].table())
+    assert re.findall(r"prompt tokens a question +│ (\S+) ", file.getvalue()) == ["-", "90.00"]

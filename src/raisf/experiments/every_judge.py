@@ -8,7 +8,7 @@ from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
-from raisf.reports.report import cost_of, pair_sections, unmetered_line
+from raisf.reports.report import pair_sections, unmetered_line
 from raisf.reports.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
 def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
     rows: list[list[Cell]] = []
     for label, report in reports.items():
-        cost = [cost_of(report, name) for name in ("lm_calls", "prompt_tokens", "retrievals", "seconds")]
+        cost = map(report.told, ("lm_calls", "prompt_tokens", "retrievals", "seconds"))
         rows.append([label, report.em, report.f1, *cost])
     text = (
         f"n = {len(workspace.test)}; cost: mean per question.{unmetered_line(reports)} {fault_lines(reports)}".strip()

@@ -14,7 +14,6 @@ from raisf.reports.headline import headline
 from raisf.reports.sections import RESULTS, Cell, Section, Share, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_writable
-from raisf.utils.usage import TOKENS
 
 if TYPE_CHECKING:
     from raisf.evaluation.comparison import Comparison, Pair
@@ -199,18 +198,12 @@ def output_counts(
 
 def cost_section(reports: "Mapping[str, Report]") -> Section:
     """What each program costs a question."""
-    rows: list[list[Cell]] = [[name, *(cost_of(report, cost) for cost in COSTS)] for name, report in reports.items()]
+    rows: list[list[Cell]] = [[name, *map(report.told, COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
     text += unmetered_line(reports)
     if any("lm_calls" in report.cost and "retrievals" not in report.cost for report in reports.values()):
         text += " A module of one's own is counted by its LM calls: what it retrieves is not told."
     return Section("Cost", ["program", *COSTS.values()], rows, text)
-
-
-def cost_of(report: "Report", name: str) -> float | None:
-    """A mean cost; None where nobody tells it, such as tokens of an endpoint that counts none."""
-    untold = name in TOKENS and 0 < report.cost.get("lm_calls", 0) <= report.cost.get("unmetered_calls", 0)
-    return None if untold else report.cost.get(name)
 
 
 def unmetered_line(reports: "Mapping[str, Report]") -> str:
