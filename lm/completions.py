@@ -19,7 +19,7 @@ from dspy.lm15 import (
 )
 from dspy.lm15 import TimeoutError as LateError
 
-from raisf.lm.transport import REASONS, bounded, check_ended, check_stays, complaint
+from raisf.lm.replies import REASONS, bounded, check_ended, check_stays, complaint
 
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logprobs")
 

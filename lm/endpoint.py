@@ -21,7 +21,7 @@ from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
 from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, Usage, registered_providers
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
-from raisf.lm import transport
+from raisf.lm import replies, transport
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.completions import Completions
 from raisf.lm.endpoint_async import AsyncEndpoint
@@ -36,7 +36,7 @@ class EndpointLM(dspy.LM):
 
     DSPy's cache does not tell endpoints apart: its key leaves `api_base` out. Here every call carries its endpoint in
     the key, as part of DSPy's `rollout_id`, which is never sent; so two servers of the same model share no answers.
-    It keeps no answer that is none (`transport.lasting`): the next run asks again.
+    It keeps no answer that is none (`replies.lasting`): the next run asks again.
 
     Args:
         model: `PROVIDER/MODEL`.
@@ -205,7 +205,7 @@ class Endpoint:
             response = future.result()
         finally:
             future.cancel()  # Ctrl-C, which comes while this waits, closes the connection
-        keep(transport.lasting(response))
+        keep(replies.lasting(response))
         return response
 
     def stream(self, request: Request) -> Iterator[Any]:
@@ -298,7 +298,7 @@ class Endpoint:
             config = RouterConfig(
                 api_keys={provider: key} if key else None,
                 base_urls={provider: url} if url else None,
-                transport=transport.Connections(self.timeout),
+                transport=replies.Connections(self.timeout),
                 providers=tuple(binding.definition for binding in registered_providers()),
             )
             self._native = made_for, AsyncLM15Engine(config, model_type=self.plain.model_type)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dspy.lm15 import Request, Response
 
-from raisf.lm import transport
+from raisf.lm import replies
 from raisf.lm.keeping import Heard, keep
 
 
@@ -27,7 +27,7 @@ class AsyncEndpoint:
     async def complete(self, request: Request) -> Response:
         """Answer a request; cancelling it closes the connection."""
         response = await asyncio.wrap_future(self._endpoint.submit(request))
-        keep(transport.lasting(response))
+        keep(replies.lasting(response))
         return response
 
     async def stream(self, request: Request) -> AsyncIterator[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from dspy.lm15 import ProviderError
 
-from raisf.lm import transport
+from raisf.lm import replies
 
 in_call: ContextVar["CallCache | None"] = ContextVar("raisf_endpoint_call", default=None)
 """Of the call in this context."""
@@ -27,7 +27,7 @@ def keep(lasting: bool) -> None:
 
 
 class Heard:
-    """What has come in a stream, for the checks that `transport` makes of a whole response."""
+    """What has come in a stream, for the checks that `replies` makes of a whole response."""
 
     def __init__(self) -> None:
         self._something = False
@@ -38,7 +38,7 @@ class Heard:
         if event.type == "delta":
             self._something = self._something or event.delta.type != "text" or bool(event.delta.text)
         elif event.type == "end":
-            transport.check_ended(event.finish_reason, event.provider_data)
+            replies.check_ended(event.finish_reason, event.provider_data)
             if event.finish_reason is None:  # cut off on its way, or by an error that DSPy's client passes over
                 raise ProviderError("the reply was broken off (no finish_reason)")
             self._reason = event.finish_reason

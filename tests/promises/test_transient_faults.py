@@ -109,7 +109,7 @@ def test_what_sends_elsewhere_or_does_not_end_is_no_reply(
     faulty: Any, monkeypatch: pytest.MonkeyPatch, kind: str, told: str, tries: int, asked: str
 ) -> None:
     """What came with a redirection was read as the answer, and a reply without end filled the memory."""
-    monkeypatch.setattr("raisf.lm.transport.MOST_BYTES", 100_000)
+    monkeypatch.setattr("raisf.lm.replies.MOST_BYTES", 100_000)
     with faulty.serve(1.0, kinds=[kind]) as endpoint:
         bare: dict[str, Any] = {"adapter": "compact", "completions": True} if asked == "completions" else {}
         program, lm = Direct(), connect("openai/x", api_base=endpoint.url, **bare)
