@@ -173,12 +173,13 @@ def load(
     given = connect(lm, api_base) if isinstance(lm, str) else lm
     set_lms(opened, folder, manifest, given, api_base)
     if given is not None and not any(asks(predictor.lm, given) for _, predictor in all_predictors(opened)):
-        logger.warning(
-            "%s answers with weights of its own: %s is not their base and is never asked; for that LM take a program "
-            "without weights (--program ra-isf; raisf.RAISF), or compile for it",
-            named,
-            given.model,
+        why = (
+            f"answers with weights of its own: {given.model} is not their base and is never asked; for that LM take a "
+            "program without weights (--program ra-isf; raisf.RAISF), or compile for it"
+            if manifest.weights
+            else f"has no predictor that asks {given.model}: give it to the module itself, or dspy.configure(lm=...)"
         )
+        logger.warning("%s %s", named, why)
     opened.compile_report, opened.learnt_from = manifest.compile, manifest.learnt_from
     return opened
 
