@@ -27,6 +27,7 @@ from raisf.optimize.judges.reliability import PLOT, save_reliability
 from raisf.optimize.kept_index import index_of, open_kept
 from raisf.optimize.kept_lms import asks, describe_lms, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
+from raisf.optimize.overlap import note_learnt
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import all_within
@@ -181,6 +182,7 @@ def load(
         )
         logger.warning("%s %s", named, why)
     opened.compile_report, opened.learnt_from = manifest.compile, manifest.learnt_from
+    note_learnt(opened, opened)
     return opened
 
 

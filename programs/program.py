@@ -26,6 +26,7 @@ from raisf.programs.changing import (
     given_forward,
     in_place_of,
     made_alike,
+    take_options,
     take_over,
     with_options,
 )
@@ -215,7 +216,7 @@ class Program(dspy.Module):
                 logger.warning("the saved program may not set %s: left out", ", ".join(dropped))
         before = [(one, dict(vars(one))) for one in (self, *self.predictors())]
         try:
-            self.become(state.get(OPTIONS) or {})
+            take_options(self, state.get(OPTIONS))
             check_fields(self, state)
             super().load_state(with_options(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
         except BaseException:  # a state that is refused changes nothing, as with DSPy's own modules
@@ -233,8 +234,6 @@ class Program(dspy.Module):
         Raises:
             InputError: One of them is none of this program's, or cannot be used.
         """
-        if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - files hold anything
-            raise InputError(f"options in the saved program is {given!r:.80}: the file is damaged")
         if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
             return
         try:
