@@ -185,6 +185,19 @@ def given_forward(module: Any) -> Any:
     return None if own or getattr(given, "__qualname__", "").startswith("syncify.") else given
 
 
+def forward_of_coroutine(program: Any, ours: type[Any]) -> Any:
+    """The `forward` of the user's own that the coroutine of `ours` does the work of; None where there is none.
+
+    A class that has an `aforward` as well does there what its `forward` does: that would then be done twice.
+    """
+    if (given := given_forward(program)) is not None:
+        return given
+    kinds = type(program).__mro__
+    after = max((n for n, kind in enumerate(kinds[: kinds.index(ours)], 1) if "aforward" in vars(kind)), default=0)
+    own = next(vars(kind)["forward"] for kind in kinds[after:] if "forward" in vars(kind))
+    return None if own is ours.forward else own.__get__(program)
+
+
 def asked(program: dspy.Module) -> dict[str, str]:
     """By predictor, its inputs and outputs."""
     return {name: shown(predictor) for name, predictor in program.named_predictors()}

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import copy
+import inspect
 import json
 import logging
 import math
@@ -23,6 +24,7 @@ from raisf.programs.changing import (
     OptionsState,
     check_anew,
     constructors,
+    forward_of_coroutine,
     given_forward,
     in_place_of,
     made_alike,
@@ -131,22 +133,20 @@ class Program(dspy.Module):
         run = self._begin(question, max_calls, max_seconds)
         return Live(run, partial(observed_program, self, question, partial(self._run, run, question, reword)))
 
-    async def aforward(self, question: str, **others: Any) -> dspy.Prediction:
+    async def aforward(self, *args: Any, **inputs: Any) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start.
 
         A `forward` of a subclass's own is called in a thread, with all that it is given, and ends by itself.
         """
-        if self._own_forward() and id(self) not in _FORWARDED.get():
-            # A `forward` may ask this again: one made by `dspy.syncify` does.
+        forward = forward_of_coroutine(self, Program)
+        if forward is not None and id(self) not in _FORWARDED.get():
+            # A `forward` may ask this again.
             before = _FORWARDED.set(_FORWARDED.get() | {id(self)})
             try:
-                return await anyio.to_thread.run_sync(
-                    partial(self.forward, question=question, **others), abandon_on_cancel=True
-                )
+                return await anyio.to_thread.run_sync(partial(forward, *args, **inputs), abandon_on_cancel=True)
             finally:
                 _FORWARDED.reset(before)
-        if others:
-            raise TypeError(f"{type(self).__name__} is asked a question alone, and was given {', '.join(others)}, too")
+        question = inspect.signature(Program.forward).bind(self, *args, **inputs).arguments["question"]
         run = self._begin(question)
         try:
             # A thread of AnyIO's: from others, DSPy cannot write to the stream that `dspy.streamify` reads.
