@@ -27,6 +27,7 @@ from raisf.optimize.judges.reliability import PLOT, save_reliability
 from raisf.optimize.kept_index import index_of, open_kept
 from raisf.optimize.kept_lms import asks, describe_lms, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
+from raisf.optimize.overlap import note_learnt
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import all_within
@@ -173,13 +174,15 @@ def load(
     given = connect(lm, api_base) if isinstance(lm, str) else lm
     set_lms(opened, folder, manifest, given, api_base)
     if given is not None and not any(asks(predictor.lm, given) for _, predictor in all_predictors(opened)):
-        logger.warning(
-            "%s answers with weights of its own: %s is not their base and is never asked; for that LM take a program "
-            "without weights (--program ra-isf; raisf.RAISF), or compile for it",
-            named,
-            given.model,
+        why = (
+            f"answers with weights of its own: {given.model} is not their base and is never asked; for that LM take a "
+            "program without weights (--program ra-isf; raisf.RAISF), or compile for it"
+            if manifest.weights
+            else f"has no predictor that asks {given.model}: give it to the module itself, or dspy.configure(lm=...)"
         )
+        logger.warning("%s %s", named, why)
     opened.compile_report, opened.learnt_from = manifest.compile, manifest.learnt_from
+    note_learnt(opened, opened)
     return opened
 
 

@@ -16,7 +16,7 @@ from raisf.optimize.judges.judge_data import (
     passage_examples,
 )
 from raisf.optimize.judges.labels import Labels, know_labels
-from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, reasoned_role, role_of
+from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, decomposes_first, reasoned_role, role_of
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.retrieval.adapting import searched
@@ -107,8 +107,8 @@ def collect_rows(
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
-            chains = getattr(owner, "decomposition", None) == "chains"
-            if found := list(taught.get("decomposition") or decomposition_examples(trainset, simple=chains)):
+            first = decomposes_first(owner)
+            if found := list(taught.get("decomposition") or decomposition_examples(trainset, simple=first)):
                 rows.of[name] = found
             else:
                 rows.missing[name] = "no question has several gold sub_questions"

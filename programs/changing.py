@@ -10,6 +10,7 @@ from dspy.predict.parameter import Parameter
 
 from raisf.evaluation.identity import code_of, digest
 from raisf.utils.errors import InputError
+from raisf.utils.learnt import learnt_by
 
 # A constructor may set an option a second time; what it makes to try one out is not tried out in turn.
 _trying: ContextVar[bool] = ContextVar("trying", default=False)
@@ -26,8 +27,8 @@ class OptionsState(Parameter):
         self.program = program
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """The options."""
-        return self.program.options()
+        """The options, and a print of each question that the program has learnt from."""
+        return {**self.program.options(), "learnt_from": sorted(learnt_by(self.program))}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Makes the program one of these options; those that are not among them stay as they are.
@@ -36,7 +37,7 @@ class OptionsState(Parameter):
             InputError: One cannot be used, or the program would have other predictors, whose states are not loaded.
         """
         before = asked(self.program).keys()
-        self.program.become(state or {})
+        take_options(self.program, state)
         if (after := asked(self.program).keys()) != before:
             raise InputError(
                 f"the saved {self.program.system} has the predictors {', '.join(after)}, this one {', '.join(before)}: "
@@ -45,6 +46,21 @@ class OptionsState(Parameter):
 
     def reset(self) -> None:
         """Nothing: options are not learnt."""
+
+
+def take_options(program: Any, state: Any) -> None:
+    """Makes a program what `OptionsState.dump_state` gave of it; what a file leaves out stays as it is.
+
+    Raises:
+        InputError: It is no such state, or one of the options cannot be used.
+    """
+    if not isinstance(state, dict | None):  # files hold anything
+        raise InputError(f"options in the saved program is {state!r:.80}: the file is damaged")
+    options = dict(state or {})
+    learnt = options.pop("learnt_from", None)
+    program.become(options)
+    if learnt is not None:
+        program.learnt_from = learnt
 
 
 def with_options(program: dspy.Module, state: dict[str, Any]) -> dict[str, Any]:
@@ -167,6 +183,19 @@ def given_forward(module: Any) -> Any:
     given = vars(module).get("forward")
     own = getattr(given, "__func__", None) is getattr(type(module), "forward", None)
     return None if own or getattr(given, "__qualname__", "").startswith("syncify.") else given
+
+
+def forward_of_coroutine(program: Any, ours: type[Any]) -> Any:
+    """The `forward` of the user's own that the coroutine of `ours` does the work of; None where there is none.
+
+    A class that has an `aforward` as well does there what its `forward` does: that would then be done twice.
+    """
+    if (given := given_forward(program)) is not None:
+        return given
+    kinds = type(program).__mro__
+    after = max((n for n, kind in enumerate(kinds[: kinds.index(ours)], 1) if "aforward" in vars(kind)), default=0)
+    own = next(vars(kind)["forward"] for kind in kinds[after:] if "forward" in vars(kind))
+    return None if own is ours.forward else own.__get__(program)
 
 
 def asked(program: dspy.Module) -> dict[str, str]:

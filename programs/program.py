@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import copy
+import inspect
 import json
 import logging
 import math
@@ -23,9 +24,11 @@ from raisf.programs.changing import (
     OptionsState,
     check_anew,
     constructors,
+    forward_of_coroutine,
     given_forward,
     in_place_of,
     made_alike,
+    take_options,
     take_over,
     with_options,
 )
@@ -130,22 +133,20 @@ class Program(dspy.Module):
         run = self._begin(question, max_calls, max_seconds)
         return Live(run, partial(observed_program, self, question, partial(self._run, run, question, reword)))
 
-    async def aforward(self, question: str, **others: Any) -> dspy.Prediction:
+    async def aforward(self, *args: Any, **inputs: Any) -> dspy.Prediction:
         """Answer a question without blocking the event loop. Cancelling it lets no further LM call start.
 
         A `forward` of a subclass's own is called in a thread, with all that it is given, and ends by itself.
         """
-        if self._own_forward() and id(self) not in _FORWARDED.get():
-            # A `forward` may ask this again: one made by `dspy.syncify` does.
+        forward = forward_of_coroutine(self, Program)
+        if forward is not None and id(self) not in _FORWARDED.get():
+            # A `forward` may ask this again.
             before = _FORWARDED.set(_FORWARDED.get() | {id(self)})
             try:
-                return await anyio.to_thread.run_sync(
-                    partial(self.forward, question=question, **others), abandon_on_cancel=True
-                )
+                return await anyio.to_thread.run_sync(partial(forward, *args, **inputs), abandon_on_cancel=True)
             finally:
                 _FORWARDED.reset(before)
-        if others:
-            raise TypeError(f"{type(self).__name__} is asked a question alone, and was given {', '.join(others)}, too")
+        question = inspect.signature(Program.forward).bind(self, *args, **inputs).arguments["question"]
         run = self._begin(question)
         try:
             # A thread of AnyIO's: from others, DSPy cannot write to the stream that `dspy.streamify` reads.
@@ -215,7 +216,7 @@ class Program(dspy.Module):
                 logger.warning("the saved program may not set %s: left out", ", ".join(dropped))
         before = [(one, dict(vars(one))) for one in (self, *self.predictors())]
         try:
-            self.become(state.get(OPTIONS) or {})
+            take_options(self, state.get(OPTIONS))
             check_fields(self, state)
             super().load_state(with_options(self, state), allow_unsafe_lm_state=allow_unsafe_lm_state)
         except BaseException:  # a state that is refused changes nothing, as with DSPy's own modules
@@ -233,8 +234,6 @@ class Program(dspy.Module):
         Raises:
             InputError: One of them is none of this program's, or cannot be used.
         """
-        if not isinstance(given, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - files hold anything
-            raise InputError(f"options in the saved program is {given!r:.80}: the file is damaged")
         if all(name in self.options() and self.options()[name] == value for name, value in given.items()):
             return
         try:

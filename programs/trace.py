@@ -223,7 +223,7 @@ class Trace(BaseModel):
     """
 
     system: str
-    root: Node
+    root: Node = Field(repr=False)  # printed with its prediction, or shown to an agent, the tree would fill pages
     cost: Cost
     read: int = 0
     failed: int = 0

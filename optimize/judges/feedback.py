@@ -11,7 +11,7 @@ from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.metrics import exact_match
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.judge_data import steps
-from raisf.optimize.judges.predictor_roles import role_of
+from raisf.optimize.judges.predictor_roles import decomposes_first, role_of
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
@@ -102,8 +102,7 @@ class Feedback:
         if role is ListwiseRelevance:
             return self._on_list(question, inputs["passages"], outputs.get("relevant_ids") or [])
         if role is Decomposition:
-            first = getattr(owner, "decomposition", None) == "chains"
-            return self._on_parts(question, outputs.get("sub_questions") or [], first)
+            return self._on_parts(question, outputs.get("sub_questions") or [], decomposes_first(owner))
         if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and gold is not None:
             return self._on_answer(role, inputs, text_of(outputs.get("answer")), gold)
         return None

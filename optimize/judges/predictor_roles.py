@@ -35,6 +35,11 @@ def judges_of(program: dspy.Module) -> set[str]:
     return {judge for role, judge in judges for one in signatures if _alike(one, role) or _reasons(one, role)}
 
 
+def decomposes_first(program: Any) -> bool:
+    """Whether a program's decomposer is asked before any judge, and so about single questions, too."""
+    return getattr(program, "decomposition", None) == "chains"
+
+
 def role_of(predictor: Any) -> Any:
     """The signature of ours whose fields, and whose verdicts, the predictor has; None if there is none."""
     return next((known for known in _KNOWN if _alike(predictor.signature, known)), None)

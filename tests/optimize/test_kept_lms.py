@@ -118,6 +118,16 @@ def test_an_lm_that_weights_leave_nothing_to_is_told_so(
     assert "a answers with weights of its own: openai/gpt-4o-mini is not their base and is never asked" in caplog.text
 
 
+def test_an_lm_for_a_module_without_predictors_is_not_said_to_be_another_base(tmp_path: Path, caplog: Any) -> None:
+    class Asking(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=dspy.settings.lm(question)[0])
+
+    raisf.save(Asking(), tmp_path / "a")
+    raisf.load(tmp_path / "a", program=Asking, lm="openai/gpt-4o-mini")
+    assert "a has no predictor that asks openai/gpt-4o-mini" in caplog.text and "weights" not in caplog.text
+
+
 def test_an_artifact_is_not_replaced_by_what_was_trained_on_a_model_in_it(
     adapted: LocalLM, llama: Path, tmp_path: Path
 ) -> None:

@@ -96,6 +96,23 @@ def test_what_is_wrapped_or_taken_out_of_a_wrapper_is_known_too(
     assert set(lent.learnt_from) == set(compiled.learnt_from)
 
 
+def test_dspys_json_and_the_parts_of_an_artifact_know_it(
+    compiled: Any, program: Any, world: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Loaded from DSPy's JSON, or taken out of a module that was loaded, it was measured on its training questions."""
+    mixed, lm = [*world.train[:4], *world.test[:2]], compiled.know.lm
+    fresh = raisf.RAISF(program.retriever)
+    save(Wrap(compiled), tmp_path / "a")
+    loaded: Any = load(tmp_path / "a", lm=lm, program=Wrap(fresh))
+    assert SEEN in said_of(loaded.inner, mixed, caplog)
+    compiled.set_lm(None)  # a scripted one cannot be written
+    for saved, again in ((compiled, fresh.deepcopy()), (Wrap(compiled), Wrap(fresh))):
+        saved.save(tmp_path / "state.json")
+        again.load(tmp_path / "state.json")
+        again.set_lm(lm)
+        assert SEEN in said_of(again, mixed, caplog)
+
+
 def test_sub_questions_count_with_their_answers_filled_in(compiled: Any, world: Any) -> None:
     several = next(one for one in world.train[:30] if one.sub_questions and "#1" in one.sub_questions[-1])
     filled = several.sub_questions[-1].replace("#1", several.sub_answers[0])

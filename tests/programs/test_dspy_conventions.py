@@ -148,6 +148,25 @@ def test_a_users_module_may_hold_or_be_one_of_ours(lm: Any, shelf: Any) -> None:
     assert "rag.know" in dict(Wrap().named_predictors())
 
 
+def test_an_agent_uses_it_as_a_function_and_a_printed_prediction_is_short(lm: Any, shelf: Any) -> None:
+    program = RAISF(shelf)
+    program.set_lm(lm)
+
+    def look_up(question: str) -> str:
+        """Answers questions about roots."""
+        return program(question=question).answer
+
+    def acts(fields: Any) -> dict[str, Any]:
+        name, given = ("finish", {}) if "A(root)" in fields["trajectory"] else ("look_up", {"question": "root"})
+        return {"next_thought": "", "next_tool_name": name, "next_tool_args": given, "reasoning": "", "answer": "a"}
+
+    with dspy.context(lm=ScriptedLM(acts)):
+        agent = dspy.ReAct("question -> answer", tools=[look_up])
+        assert agent(question="What?").trajectory["observation_0"] == "A(root)"
+    shown = repr(program(question="root"))
+    assert "answer='A(root)'" in shown and "lm_calls=" in shown and len(shown) < 500
+
+
 # Streams
 
 

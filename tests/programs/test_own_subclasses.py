@@ -1,6 +1,7 @@
 """Subclasses of a user's own, and programs within programs: they are asked, saved and loaded like ours."""
 
 import asyncio
+import logging
 
 import dspy
 import pytest
@@ -38,6 +39,36 @@ def test_a_forward_of_ones_own_is_called_by_coroutines_too():
     program = Shouting()
     program.set_lm(ScriptedLM(lambda fields: {"answer": "ada"}))
     assert program(question="Who?").answer == asyncio.run(program.acall(question="Who?")).answer == "ADA"
+
+
+class Both(Shouting):
+    """Has a coroutine beside its `forward`, as DSPy's own modules have."""
+
+    def forward(self, question):
+        return dspy.Prediction(answer=super().forward(question=question).answer + "!")
+
+    async def aforward(self, question):
+        return dspy.Prediction(answer=(await super().aforward(question=question)).answer + "!")
+
+
+class Renamed(Direct):
+    def forward(self, query):
+        return super().forward(question=query)
+
+
+def test_a_coroutine_does_once_what_a_forward_of_ones_own_does(caplog, monkeypatch):
+    """The work of a class with both was done twice, and not at all once `dspy.syncify` had made its forward."""
+    monkeypatch.setattr(logging.getLogger("dspy"), "propagate", True)
+
+    def both(kind, **asked):
+        program = kind()
+        program.set_lm(ScriptedLM(lambda fields: {"answer": "ada"}))
+        return [program(**asked).answer, asyncio.run(program.acall(**asked)).answer]
+
+    assert both(Both, question="Who?") == ["ADA!", "ADA!"]
+    assert both(lambda: dspy.syncify(Shouting()), question="Who?") == ["ADA", "ADA"]
+    assert both(Renamed, query="Who?") == ["ada", "ada"]
+    assert not caplog.records  # DSPy warns of who calls forward
 
 
 class Owning(RAISF):
