@@ -26,6 +26,9 @@ REASONS.update(dict.fromkeys(("sensitive", "safety", "SAFETY", "recitation", "RE
 MOST_BYTES = 1 << 26
 """Of a reply: a model of our days writes fewer, be it with a chunk a token or with the likeliest tokens beside each."""
 
+_ANSWERS = {"choices", "content", "candidates", "output"}
+"""Where providers' replies have the answer."""
+
 _TOO_LONG = re.compile(r"maximum context length|available context size")
 
 
@@ -100,6 +103,13 @@ def check_ended(reason: str | None, body: Any) -> None:
     for one in (said, reason):
         if one in BROKEN:
             raise ProviderError(f"the reply was broken off (finish_reason: {one})")
+
+
+def check_answers(response: Response) -> None:
+    """Raise ProviderError for a response to a reply that has no place for an answer, such as `{"status": "queued"}`."""
+    body = response.provider_data
+    if body and not _ANSWERS.intersection(body) and not says_something(response):
+        raise ProviderError(f"there is no answer in the reply: {json.dumps(body, default=str)[:200]}")
 
 
 def lasting(response: Response) -> bool:

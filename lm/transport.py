@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dspy.lm15 import LM15Error, ProviderError, RateLimitError, Response, ServerError, TransportError
 from dspy.lm15 import TimeoutError as LateError
 
-from raisf.lm.replies import check_ended, says_something
+from raisf.lm.replies import check_answers, check_ended, says_something
 
 T = TypeVar("T")
 
@@ -166,6 +166,7 @@ async def persist(
             response = await _bounded(attempt, timeout, moment)
             if response is not None:
                 check_ended(response.finish_reason, response.provider_data)
+                check_answers(response)
             if response is None or says_something(response):
                 return response
         except Final as final:
