@@ -125,9 +125,9 @@ def relevance_examples(
     """Pairs of question and retrieved passage with the verdict `relevant` or `irrelevant`.
 
     A passage is relevant if it is gold (see `gold_among`) and suffices to answer: the only gold passage of the question
-    or sub-question. A question of several gold passages has none that suffices, and goes on to be decomposed; where it
-    comes without a decomposition, the gold passage that holds the answer's words counts. Of equal questions with other
-    gold passages each, what is relevant to any of them is so.
+    or sub-question. A question of several gold passages has none that suffices, and is decomposed; where it comes
+    without a decomposition, the gold passage that holds the answer's words counts, unless the question has them too.
+    Of equal questions with other gold passages each, what is relevant to any of them is so.
 
     Args:
         trainset: With `gold_pids` (in the order of `sub_questions`, where these are given) or `gold_titles`.
@@ -325,17 +325,18 @@ def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
     gold = [passage for passage in passages if step.key(passage) in step.gold - {""}]
     if len(step.gold) > 1:
         return gold
-    return [passage for passage in gold if _holds_answer(step, passage)] or gold
+    return [passage for passage in gold if _holds_answer(step, passage.text)] or gold
 
 
 def _suffices(step: Step, passage: Passage) -> bool:
     if len(step.gold) == 1 or step.decomposed:
         return len(step.gold) == 1
-    return _holds_answer(step, passage)
+    # "Ada" is in any text about Ada, whether or not that tells who of "Ada or Bob" is older.
+    return _holds_answer(step, passage.text) and not _holds_answer(step, step.question)
 
 
-def _holds_answer(step: Step, passage: Passage) -> bool:
-    return holds(passage.text, step.answers, NORMALISERS[step.scoring or "squad"])
+def _holds_answer(step: Step, text: str) -> bool:
+    return holds(text, step.answers, NORMALISERS[step.scoring or "squad"])
 
 
 def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:

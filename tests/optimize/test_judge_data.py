@@ -122,6 +122,14 @@ def test_that_a_passage_has_the_word_no_in_it_does_not_make_it_suffice() -> None
     assert relevant(relevance_examples([both], Shelf(lambda query: houses), 3)) == set()
 
 
+def test_a_passage_about_the_answer_of_a_choice_does_not_tell_which_of_the_two_it_is() -> None:
+    people = [Passage("ada", "Ada was born in 1900.", "ADA"), Passage("bob", "Bob was born in 1890.", "BOB")]
+    choice = example(question="Who is older, Ada or Bob?", answer="Bob", gold_titles=["ADA", "BOB"])
+    assert relevant(relevance_examples([choice], Shelf(lambda query: people), 2)) == set()
+    assert listwise_examples([choice], Shelf(lambda query: people), 2)[0].relevant_ids == [1, 2]
+    assert listwise_examples([choice], Shelf(lambda query: people[1:]), 1)[0].relevant_ids == []
+
+
 def test_listwise_rows_number_the_passages_that_suffice_as_a_set_from_one() -> None:
     rows = {row.question: row.relevant_ids for row in listwise_examples([TWO_HOPS], SHELF, 3)}
     assert rows == {TWO_HOPS.question: [1, 2], "Who wrote Emma?": [1], "Where was Jane Austen born?": [2]}
