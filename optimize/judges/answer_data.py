@@ -13,7 +13,7 @@ from raisf.evaluation.examples import gold_answers
 from raisf.optimize.judges.judge_data import Step, checked, gold_among, searched_steps
 from raisf.optimize.judges.predictor_roles import role_of
 from raisf.programs.citations import SHARE, holding_sentence
-from raisf.programs.questions import UNKNOWN, YES_NO, fill, holds, normal
+from raisf.programs.questions import UNKNOWN, YES_NO, filled, holds, normal
 from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import Passage, Retriever
@@ -98,10 +98,9 @@ def composition_rows(trainset: Sequence[dspy.Example], rng: random.Random) -> li
         asked, found = list(example.get("sub_questions") or []), [str(a) for a in example.get("sub_answers") or []]
         if len(asked) < 2 or len(asked) != len(found):
             continue
-        numbered = dict(enumerate(found, start=1))
         missing = rng.random() < UNANSWERABLE
         answers = [*found[:-1], UNKNOWN] if missing else found
-        facts = [f"{fill(text, numbered)} = {answer}" for text, answer in zip(asked, answers, strict=True)]
+        facts = [f"{text} = {answer}" for text, answer in zip(filled(asked, found), answers, strict=True)]
         answer = UNKNOWN if missing else gold_answers(example)[0]
         rows.append(
             dspy.Example(question=example.question, facts=facts, answer=answer).with_inputs("question", "facts")

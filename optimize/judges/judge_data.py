@@ -14,7 +14,7 @@ import dspy
 from raisf.evaluation.examples import check_answered, check_trainset, gold_answers
 from raisf.evaluation.gold import Wanted, warn_of_outside
 from raisf.evaluation.metrics import NORMALISERS
-from raisf.programs.questions import fill, holds
+from raisf.programs.questions import filled, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError
@@ -84,12 +84,11 @@ def steps(example: dspy.Example) -> list[Step]:
     known, scoring = example.get("known"), example.get("scoring")
     steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
-        answers = dict(enumerate(found, start=1))
         named = [[one] if one or by_id else [] for one in ordered] if paired else [[]] * len(asked)
-        for text, answer, passages in zip(asked, found, named, strict=True):
+        for text, answer, passages in zip(filled(asked, found), found, named, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
             own = frozenset[str](passages)
-            steps.append(Step(fill(text, answers), (answer,), own, by_id, known=known or None, scoring=scoring))
+            steps.append(Step(text, (answer,), own, by_id, known=known or None, scoring=scoring))
     return steps
 
 

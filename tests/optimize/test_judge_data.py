@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.judges.answer_data import reading_rows
+from raisf.optimize.judges.answer_data import composition_rows, reading_rows
 from raisf.optimize.judges.judge_data import (
     FEW_SEARCHES,
     balanced,
@@ -58,6 +58,13 @@ def test_a_question_of_two_hops_stands_for_itself_and_its_sub_questions_with_ans
     assert (first.question, first.gold) == ("Who wrote Emma?", {"emma"})
     assert (second.question, second.gold) == ("Where was Jane Austen born?", {"austen"})
     assert second.answers == ("Steventon",)
+
+
+def test_a_number_that_names_no_earlier_sub_question_is_text() -> None:
+    hit = TWO_HOPS.copy(sub_questions=["Who wrote the #1 novel of 1815, Emma?", "Where was #1 born?"])
+    assert [step.question for step in steps(hit)[1:]] == [hit.sub_questions[0], "Where was Jane Austen born?"]
+    fact = composition_rows([hit], random.Random(0))[0].facts[0]
+    assert fact == "Who wrote the #1 novel of 1815, Emma? = Jane Austen"
 
 
 def test_a_passage_is_relevant_to_its_own_hop_and_to_no_other() -> None:
