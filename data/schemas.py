@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from raisf.data.tables import LISTS
+
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
+_OWN = (*LISTS, "hops", "known")
 SCORINGS = ("squad", "triviaqa")
 """The rules for comparing answers (`raisf.evaluation.metrics.NORMALISERS`)."""
 
@@ -51,7 +54,9 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"'answer' must be a text, or 'answers' a list of texts; found {answers!r:.80}")
     if found.get("scoring") not in (None, *SCORINGS):
         raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {found['scoring']!r}")
-    return {**found, "answers": list(dict.fromkeys(answers))}
+    # What somebody wrote beside a public set's own fields.
+    own = {name: row[name] for name in _OWN if row.get(name) is not None and not found.get(name)}
+    return {**found, **own, "answers": list(dict.fromkeys(answers))}
 
 
 def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
