@@ -10,13 +10,10 @@ import dspy
 from raisf.evaluation.examples import gold_answers
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.drafts import with_drafts
-from raisf.optimize.judges.judge_data import (
-    balanced,
-    decomposition_examples,
-    passage_examples,
-)
+from raisf.optimize.judges.judge_data import decomposition_examples, passage_examples
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, decomposes_first, reasoned_role, role_of
+from raisf.optimize.judges.weighed import balanced
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.retrieval.adapting import searched

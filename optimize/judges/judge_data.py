@@ -17,8 +17,6 @@ from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import filled, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
-from raisf.utils.errors import InputError
-from raisf.utils.sampling import up_to
 
 JUDGES = ("know", "relevance", "decomposition")
 """RA-ISF's, as gold and a teacher speak of them."""
@@ -26,12 +24,6 @@ VERDICTS = {
     "know": ("know", "unknown"),
     "relevance": ("relevant", "irrelevant"),
     "sufficiency": ("sufficient", "insufficient"),
-}
-_REMEDIES = {
-    "sufficiency": "give gold_pids or gold_titles of passages that are in the index, or raise k",
-    "know": "give more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, give more questions, or "
-    "let a teacher label passages (--teacher)",
 }
 # Questions searched for, for each row that is wanted, where a question gives one; and as many as cost nothing.
 SEARCHES_A_ROW = 2
@@ -243,35 +235,6 @@ def with_verdict(row: dspy.Example) -> dspy.Example:
     return row.copy(verdict="relevant" if row["relevant_ids"] else "irrelevant")
 
 
-def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
-    """Draws up to n rows, half of each verdict, in mixed order.
-
-    A judge shown more of one verdict leans to it (Zhao et al. 2021, "Calibrate Before Use": majority label bias). An
-    odd n gives the last place to a verdict by chance; a verdict with too few rows shortens the other.
-
-    Args:
-        rows: With `verdict`.
-        judge: A key of `VERDICTS`, for the message.
-        n: How many, at least 2.
-        rng: The source of every choice.
-
-    Raises:
-        InputError: Rows of one verdict only, or none.
-    """
-    of = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS[judge]}
-    if not all(of.values()):
-        counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
-        raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
-    size = min(n // 2, *map(len, of.values()))
-    drawn = {verdict: up_to(found, size + 1, rng) for verdict, found in of.items()}
-    picked = [row for found in drawn.values() for row in found[:size]]
-    spare = [row for found in drawn.values() for row in found[size:]]
-    if spare and len(picked) == n - 1:
-        picked.append(rng.choice(spare))
-    rng.shuffle(picked)
-    return picked
-
-
 def searched_steps(
     trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
 ) -> list[tuple[Step, list[Passage]]]:
@@ -300,7 +263,16 @@ def _searched(
     found = {question: list(alike.values()) for question, alike in with_gold.items() if alike}
     if most is not None and len(found) > most:
         found = dict(random.Random(0).sample(list(found.items()), most))
-    return list(zip(found.values(), retriever.search_many(list(found), k), strict=True))
+    searched = zip(found.values(), retriever.search_many(list(found), k), strict=True)
+    return [(alike, _once(alike, passages)) for alike, passages in searched]
+
+
+def _once(alike: Sequence[Step], passages: Sequence[Passage]) -> list[Passage]:
+    """The passages, and of those that say the same, as copies of a page do, one: the one that gold names, if any."""
+    said: dict[str, Passage] = {}
+    for passage in sorted(passages, key=lambda one: not any(step.key(one) in step.gold for step in alike)):
+        said.setdefault(passage.prompt_text, passage)
+    return [passage for passage in passages if said[passage.prompt_text] is passage]
 
 
 def tell_of_outside(asked: Iterable[Step], retriever: Retriever) -> list[Wanted]:

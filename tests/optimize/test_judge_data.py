@@ -13,7 +13,6 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows
 from raisf.optimize.judges.judge_data import (
     FEW_SEARCHES,
-    balanced,
     decomposition_examples,
     listwise_examples,
     passage_examples,
@@ -23,6 +22,7 @@ from raisf.optimize.judges.judge_data import (
     sufficiency_examples,
 )
 from raisf.optimize.judges.labels import know_examples
+from raisf.optimize.judges.weighed import balanced
 from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError, LMError
@@ -115,6 +115,15 @@ def test_of_passages_under_one_title_those_with_the_answer_are_gold() -> None:
 def test_both_facts_in_one_passage_make_it_relevant_to_the_whole_question() -> None:
     both = TWO_HOPS.copy(gold_pids=["emma", "emma"]).with_inputs("question")
     assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], SHELF, 3))
+
+
+def test_a_copy_of_a_gold_passage_under_another_id_is_not_called_irrelevant() -> None:
+    copies = Shelf(lambda query: [Passage("copy", "Emma is by Jane Austen", "EMMA"), *PASSAGES])
+    asked = example(question="Who wrote Emma?", answer="Jane Austen", gold_pids=["emma"])
+    assert [row.verdict for row in relevance_examples([asked], copies, 3)] == ["relevant", "irrelevant"]
+    assert listwise_examples([asked], copies, 3)[0].relevant_ids == [1]
+    verdicts = {(row.passages[0][:4], row.verdict) for row in sufficiency_examples([asked], copies, 3)}
+    assert verdicts == {("EMMA", "sufficient"), ("AUST", "insufficient")}
 
 
 def test_without_a_decomposition_the_gold_passage_that_holds_the_answer_is_relevant() -> None:
