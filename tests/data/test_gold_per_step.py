@@ -67,6 +67,14 @@ def test_steps_that_name_no_paragraph_get_none_by_its_place(tmp_path: Path) -> N
     assert [set(part.gold) for part in parts] == [set()] * 3 and len(whole.gold) == 3 and not whole.decomposed
 
 
+def test_two_passages_under_one_title_are_no_gold_of_the_whole_question(tmp_path: Path) -> None:
+    """Each of them counted as enough for the whole question, and one of them as both."""
+    twice = [{**one, "title": "Elm County"} for one in MUSIQUE["paragraphs"]]
+    (tmp_path / "twice.jsonl").write_text(json.dumps({**MUSIQUE, "paragraphs": twice}))
+    whole, *parts = steps(*load_questions(tmp_path / "twice.jsonl"))
+    assert not whole.gold and [part.gold for part in parts] == [{"Elm County"}] * 3
+
+
 def test_sub_questions_of_2wiki_refer_to_earlier_answers_and_have_their_own_paragraph() -> None:
     row = question_row(TWO_WIKI)
     assert row["sub_questions"] == ["Who is the director of The Elm King?", "When was #1 born?"]
