@@ -104,8 +104,12 @@ def collect_rows(
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
-            first = decomposes_first(owner)
-            if found := list(taught.get("decomposition") or decomposition_examples(trainset, simple=first)):
+            found = decomposition_examples(trainset, simple=decomposes_first(owner))
+            if given := taught.get("decomposition"):  # which say nothing of questions that are to be left whole
+                found = [row for row in found if len(row.sub_questions) == 1]
+                whole = {row.question for row in found}
+                found += [row for row in given if row.question not in whole]
+            if found:
                 rows.of[name] = found
             else:
                 rows.missing[name] = "no question has several gold sub_questions"
