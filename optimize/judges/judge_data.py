@@ -76,13 +76,15 @@ def steps(example: dspy.Example) -> list[Step]:
     if decomposed and not by_id and len(set(ordered)) < len(ordered):
         gold = []  # of two passages under one title nobody can say whether both were found
     known, scoring = example.get("known"), example.get("scoring")
-    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
+    aliases = tuple(gold_answers(example))
+    steps = [Step(example.question, aliases, frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
         named = [[one] if one or by_id else [] for one in ordered] if paired else [[]] * len(asked)
         for text, answer, passages in zip(filled(asked, found), found, named, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
             own = frozenset[str](passages)
-            steps.append(Step(text, (answer,), own, by_id, known=known or None, scoring=scoring))
+            accepted = tuple(dict.fromkeys((answer, *aliases))) if answer in aliases else (answer,)
+            steps.append(Step(text, accepted, own, by_id, known=known or None, scoring=scoring))
     return steps
 
 

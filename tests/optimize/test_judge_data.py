@@ -60,6 +60,14 @@ def test_a_question_of_two_hops_stands_for_itself_and_its_sub_questions_with_ans
     assert second.answers == ("Steventon",)
 
 
+def test_what_else_is_right_of_the_question_is_so_of_the_sub_question_with_the_same_answer() -> None:
+    also = TWO_HOPS.copy(answers=["Steventon", "Steventon, Hampshire"])
+    assert [step.answers for step in steps(also)[1:]] == [("Jane Austen",), ("Steventon", "Steventon, Hampshire")]
+    with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "Steventon, Hampshire"})):
+        known = {row.question: row.verdict for row in know_examples([also])}
+    assert known["Where was Jane Austen born?"] == "know" != known["Who wrote Emma?"]
+
+
 def test_a_number_that_names_no_earlier_sub_question_is_text() -> None:
     hit = TWO_HOPS.copy(sub_questions=["Who wrote the #1 novel of 1815, Emma?", "Where was #1 born?"])
     assert [step.question for step in steps(hit)[1:]] == [hit.sub_questions[0], "Where was Jane Austen born?"]
