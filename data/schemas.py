@@ -11,6 +11,7 @@ from raisf.data.tables import LISTS
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
+_IN_A_ROW = ("compositional", "inference", "bridge_comparison")
 _OWN = (*LISTS, "hops", "known")
 SCORINGS = ("squad", "triviaqa")
 """The rules for comparing answers (`raisf.evaluation.metrics.NORMALISERS`)."""
@@ -190,6 +191,8 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
         for earlier in range(number):
             text = re.sub(rf"(?<!\w){re.escape(triples[earlier][2])}(?!\w)", f"#{earlier + 1}", text)
         asked.append(text)
+    if row.get("type") in _IN_A_ROW and "#" not in asked[-1]:
+        return {}  # it has an earlier answer in other words, which nobody can know who breaks the question down
     named = [[t for t in titles if t == subject or t.startswith(f"{subject} (")] for subject, _, _ in triples]
     found = [one[0] for one in named if len(one) == 1]
     return {

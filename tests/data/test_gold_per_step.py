@@ -89,6 +89,13 @@ def test_an_answer_inside_another_word_is_no_reference_to_it() -> None:
     assert question_row({**TWO_WIKI, **named})["sub_questions"] == ["Who is it?", "Who married Annika, sister of #1?"]
 
 
+def test_a_step_that_names_an_earlier_answer_in_other_words_is_no_decomposition() -> None:
+    """A decomposer learnt to ask about a person whom the question does not name."""
+    pairs = [TWO_WIKI["qa_pairs"][0], {"question": "When was Reeves Elmer Hill born?", "answer": "On 3 May 1900."}]
+    assert "sub_questions" not in question_row({**TWO_WIKI, "qa_pairs": pairs})
+    assert "sub_questions" in question_row({**TWO_WIKI, "qa_pairs": pairs, "type": "comparison"})
+
+
 def test_pairs_of_2wiki_that_do_not_match_their_evidences_are_no_decomposition() -> None:
     assert "sub_questions" not in question_row({**TWO_WIKI, "evidences": TWO_WIKI["evidences"][:1]})
     swapped = {**TWO_WIKI, "qa_pairs": TWO_WIKI["qa_pairs"][::-1]}
