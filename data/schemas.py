@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from raisf.data.tables import LISTS
+
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
 _YES_NO = ("yes", "no")
+_IN_A_ROW = ("compositional", "inference", "bridge_comparison")
+_OWN = (*LISTS, "hops", "known")
 SCORINGS = ("squad", "triviaqa")
 """The rules for comparing answers (`raisf.evaluation.metrics.NORMALISERS`)."""
 
@@ -51,7 +55,9 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"'answer' must be a text, or 'answers' a list of texts; found {answers!r:.80}")
     if found.get("scoring") not in (None, *SCORINGS):
         raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {found['scoring']!r}")
-    return {**found, "answers": list(dict.fromkeys(answers))}
+    # What somebody wrote beside a public set's own fields.
+    own = {name: row[name] for name in _OWN if row.get(name) is not None and not found.get(name)}
+    return {**found, **own, "answers": list(dict.fromkeys(answers))}
 
 
 def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -185,6 +191,8 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
         for earlier in range(number):
             text = re.sub(rf"(?<!\w){re.escape(triples[earlier][2])}(?!\w)", f"#{earlier + 1}", text)
         asked.append(text)
+    if row.get("type") in _IN_A_ROW and "#" not in asked[-1]:
+        return {}  # it has an earlier answer in other words, which nobody can know who breaks the question down
     named = [[t for t in titles if t == subject or t.startswith(f"{subject} (")] for subject, _, _ in triples]
     found = [one[0] for one in named if len(one) == 1]
     return {

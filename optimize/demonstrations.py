@@ -10,13 +10,10 @@ import dspy
 from raisf.evaluation.examples import gold_answers
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.drafts import with_drafts
-from raisf.optimize.judges.judge_data import (
-    balanced,
-    decomposition_examples,
-    passage_examples,
-)
+from raisf.optimize.judges.judge_data import decomposition_examples, passage_examples
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, decomposes_first, reasoned_role, role_of
+from raisf.optimize.judges.weighed import balanced
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.retrieval.adapting import searched
@@ -107,8 +104,12 @@ def collect_rows(
         if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
             continue
         if role is Decomposition:
-            first = decomposes_first(owner)
-            if found := list(taught.get("decomposition") or decomposition_examples(trainset, simple=first)):
+            found = decomposition_examples(trainset, simple=decomposes_first(owner))
+            if given := taught.get("decomposition"):  # which say nothing of questions that are to be left whole
+                found = [row for row in found if len(row.sub_questions) == 1]
+                whole = {row.question for row in found}
+                found += [row for row in given if row.question not in whole]
+            if found:
                 rows.of[name] = found
             else:
                 rows.missing[name] = "no question has several gold sub_questions"

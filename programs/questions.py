@@ -3,7 +3,7 @@
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
 from raisf.evaluation.decomposition import REFERENCE
@@ -217,3 +217,8 @@ def references(question: str, before: int) -> list[int]:
 def fill(question: str, answers: Mapping[int, str]) -> str:
     """Put answers in the place of the references to them; other "#N" stay."""
     return REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), question)
+
+
+def filled(questions: Sequence[str], answers: Sequence[str]) -> list[str]:
+    """Sub-questions with the answers of earlier ones put in the place of the references to them."""
+    return [fill(text, dict(enumerate(answers[:before], start=1))) for before, text in enumerate(questions)]

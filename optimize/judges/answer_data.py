@@ -12,8 +12,8 @@ import dspy
 from raisf.evaluation.examples import gold_answers
 from raisf.optimize.judges.judge_data import Step, checked, gold_among, searched_steps
 from raisf.optimize.judges.predictor_roles import role_of
-from raisf.programs.citations import holding_sentence
-from raisf.programs.questions import UNKNOWN, fill, holds
+from raisf.programs.citations import SHARE, holding_sentence
+from raisf.programs.questions import UNKNOWN, YES_NO, filled, holds, normal
 from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.adapting import searched
 from raisf.retrieval.passage import Passage, Retriever
@@ -61,7 +61,8 @@ def reading_rows(
     """Questions and sub-questions with passages to read, the sentence that holds the answer, and the answer.
 
     The passages are the gold ones that the retriever finds, with up to two others; a fifth of the rows have others
-    alone, and "unknown". A question whose gold passages were not all found is left out, as what is left may not do.
+    alone, and "unknown". A question whose gold passages were not all found is left out, as what is left may not do;
+    and so is one of whose gold, cut into parts, the parts with the sentence or the answer were not.
     """
     rows = []
     sentences = {example.question: example.get("gold_sentences") for example in trainset}
@@ -75,8 +76,8 @@ def reading_rows(
                 rows.append(_read(step, shown or others[:1], "none", UNKNOWN))
         elif whole:
             picked = [one for one in passages if one in gold or one in shown]  # in the retriever's order
-            quoted = sentences.get(step.question)
-            rows.append(_read(step, picked, " ".join(quoted) if quoted else _evidence(step, gold), step.answers[0]))
+            if evidence := _evidence(step, gold, sentences.get(step.question) or []):
+                rows.append(_read(step, picked, evidence, step.answers[0]))
     return rows
 
 
@@ -97,10 +98,9 @@ def composition_rows(trainset: Sequence[dspy.Example], rng: random.Random) -> li
         asked, found = list(example.get("sub_questions") or []), [str(a) for a in example.get("sub_answers") or []]
         if len(asked) < 2 or len(asked) != len(found):
             continue
-        numbered = dict(enumerate(found, start=1))
         missing = rng.random() < UNANSWERABLE
         answers = [*found[:-1], UNKNOWN] if missing else found
-        facts = [f"{fill(text, numbered)} = {answer}" for text, answer in zip(asked, answers, strict=True)]
+        facts = [f"{text} = {answer}" for text, answer in zip(filled(asked, found), answers, strict=True)]
         answer = UNKNOWN if missing else gold_answers(example)[0]
         rows.append(
             dspy.Example(question=example.question, facts=facts, answer=answer).with_inputs("question", "facts")
@@ -114,7 +114,16 @@ def _read(step: Step, passages: Sequence[Passage], evidence: str, answer: str) -
     return row.with_inputs("question", "passages")
 
 
-def _evidence(step: Step, gold: Sequence[Passage]) -> str:
+def _evidence(step: Step, gold: Sequence[Passage], quoted: Sequence[str]) -> str | None:
+    """The sentences that gold quotes, else the one with the answer, "none" for yes or no; None if it is not there."""
+    if quoted:  # perhaps with a name where a passage says "she"
+        shown = _words(" ".join(passage.prompt_text for passage in gold))
+        whole = all(len(words & shown) >= SHARE * len(words) for words in map(_words, quoted))
+        return " ".join(quoted) if whole else None
     holding = [JudgedPassage.of(passage) for passage in gold if holds(passage.prompt_text, step.answers)]
     answer = next((one for one in step.answers if any(holds(p.prompt_text, (one,)) for p in holding)), "")
-    return holding_sentence(step.question, answer, holding)[0] or "none"
+    return holding_sentence(step.question, answer, holding)[0] or ("none" if step.answers[0] in YES_NO else None)
+
+
+def _words(text: str) -> set[str]:
+    return set(normal(text).split())

@@ -14,11 +14,9 @@ import dspy
 from raisf.evaluation.examples import check_answered, check_trainset, gold_answers
 from raisf.evaluation.gold import Wanted, warn_of_outside
 from raisf.evaluation.metrics import NORMALISERS
-from raisf.programs.questions import fill, holds
+from raisf.programs.questions import filled, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
-from raisf.utils.errors import InputError
-from raisf.utils.sampling import up_to
 
 JUDGES = ("know", "relevance", "decomposition")
 """RA-ISF's, as gold and a teacher speak of them."""
@@ -26,12 +24,6 @@ VERDICTS = {
     "know": ("know", "unknown"),
     "relevance": ("relevant", "irrelevant"),
     "sufficiency": ("sufficient", "insufficient"),
-}
-_REMEDIES = {
-    "sufficiency": "give gold_pids or gold_titles of passages that are in the index, or raise k",
-    "know": "give more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, give more questions, or "
-    "let a teacher label passages (--teacher)",
 }
 # Questions searched for, for each row that is wanted, where a question gives one; and as many as cost nothing.
 SEARCHES_A_ROW = 2
@@ -81,15 +73,18 @@ def steps(example: dspy.Example) -> list[Step]:
     ordered = ordered or gold
     paired = bool(asked) and len(asked) == len(found) == len(ordered)
     decomposed = paired and (by_id or all(ordered))
+    if decomposed and not by_id and len(set(ordered)) < len(ordered):
+        gold = []  # of two passages under one title nobody can say whether both were found
     known, scoring = example.get("known"), example.get("scoring")
-    steps = [Step(example.question, tuple(gold_answers(example)), frozenset(gold), by_id, decomposed, known, scoring)]
+    aliases = tuple(gold_answers(example))
+    steps = [Step(example.question, aliases, frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
-        answers = dict(enumerate(found, start=1))
         named = [[one] if one or by_id else [] for one in ordered] if paired else [[]] * len(asked)
-        for text, answer, passages in zip(asked, found, named, strict=True):
+        for text, answer, passages in zip(filled(asked, found), found, named, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
             own = frozenset[str](passages)
-            steps.append(Step(fill(text, answers), (answer,), own, by_id, known=known or None, scoring=scoring))
+            accepted = tuple(dict.fromkeys((answer, *aliases))) if answer in aliases else (answer,)
+            steps.append(Step(text, accepted, own, by_id, known=known or None, scoring=scoring))
     return steps
 
 
@@ -125,9 +120,9 @@ def relevance_examples(
     """Pairs of question and retrieved passage with the verdict `relevant` or `irrelevant`.
 
     A passage is relevant if it is gold (see `gold_among`) and suffices to answer: the only gold passage of the question
-    or sub-question. A question of several gold passages has none that suffices, and goes on to be decomposed; where it
-    comes without a decomposition, the gold passage that holds the answer's words counts. Of equal questions with other
-    gold passages each, what is relevant to any of them is so.
+    or sub-question. A question of several gold passages has none that suffices, and is decomposed; where it comes
+    without a decomposition, the gold passage that holds the answer's words counts, unless the question has them too.
+    Of equal questions with other gold passages each, what is relevant to any of them is so.
 
     Args:
         trainset: With `gold_pids` (in the order of `sub_questions`, where these are given) or `gold_titles`.
@@ -244,35 +239,6 @@ def with_verdict(row: dspy.Example) -> dspy.Example:
     return row.copy(verdict="relevant" if row["relevant_ids"] else "irrelevant")
 
 
-def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
-    """Draws up to n rows, half of each verdict, in mixed order.
-
-    A judge shown more of one verdict leans to it (Zhao et al. 2021, "Calibrate Before Use": majority label bias). An
-    odd n gives the last place to a verdict by chance; a verdict with too few rows shortens the other.
-
-    Args:
-        rows: With `verdict`.
-        judge: A key of `VERDICTS`, for the message.
-        n: How many, at least 2.
-        rng: The source of every choice.
-
-    Raises:
-        InputError: Rows of one verdict only, or none.
-    """
-    of = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS[judge]}
-    if not all(of.values()):
-        counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
-        raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
-    size = min(n // 2, *map(len, of.values()))
-    drawn = {verdict: up_to(found, size + 1, rng) for verdict, found in of.items()}
-    picked = [row for found in drawn.values() for row in found[:size]]
-    spare = [row for found in drawn.values() for row in found[size:]]
-    if spare and len(picked) == n - 1:
-        picked.append(rng.choice(spare))
-    rng.shuffle(picked)
-    return picked
-
-
 def searched_steps(
     trainset: Sequence[dspy.Example], retriever: Retriever, k: int, most: int | None = None
 ) -> list[tuple[Step, list[Passage]]]:
@@ -301,7 +267,16 @@ def _searched(
     found = {question: list(alike.values()) for question, alike in with_gold.items() if alike}
     if most is not None and len(found) > most:
         found = dict(random.Random(0).sample(list(found.items()), most))
-    return list(zip(found.values(), retriever.search_many(list(found), k), strict=True))
+    searched = zip(found.values(), retriever.search_many(list(found), k), strict=True)
+    return [(alike, _once(alike, passages)) for alike, passages in searched]
+
+
+def _once(alike: Sequence[Step], passages: Sequence[Passage]) -> list[Passage]:
+    """The passages, and of those that say the same, as copies of a page do, one: the one that gold names, if any."""
+    said: dict[str, Passage] = {}
+    for passage in sorted(passages, key=lambda one: not any(step.key(one) in step.gold for step in alike)):
+        said.setdefault(passage.prompt_text, passage)
+    return [passage for passage in passages if said[passage.prompt_text] is passage]
 
 
 def tell_of_outside(asked: Iterable[Step], retriever: Retriever) -> list[Wanted]:
@@ -325,17 +300,18 @@ def gold_among(step: Step, passages: Sequence[Passage]) -> list[Passage]:
     gold = [passage for passage in passages if step.key(passage) in step.gold - {""}]
     if len(step.gold) > 1:
         return gold
-    return [passage for passage in gold if _holds_answer(step, passage)] or gold
+    return [passage for passage in gold if _holds_answer(step, passage.text)] or gold
 
 
 def _suffices(step: Step, passage: Passage) -> bool:
     if len(step.gold) == 1 or step.decomposed:
         return len(step.gold) == 1
-    return _holds_answer(step, passage)
+    # "Ada" is in any text about Ada, whether or not that tells who of "Ada or Bob" is older.
+    return _holds_answer(step, passage.text) and not _holds_answer(step, step.question)
 
 
-def _holds_answer(step: Step, passage: Passage) -> bool:
-    return holds(passage.text, step.answers, NORMALISERS[step.scoring or "squad"])
+def _holds_answer(step: Step, text: str) -> bool:
+    return holds(text, step.answers, NORMALISERS[step.scoring or "squad"])
 
 
 def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:

@@ -59,12 +59,16 @@ class JudgeRows:
                 found = list(read_jsonl(path))
                 read = [_example(path, n, judge, row) for n, row in enumerate(found, start=1)]
                 before = {_asked(row): _said(row) for row in rows[judge]}
-                rows[judge] += [row for row in read if _asked(row) not in before]
-                otherwise += sum(before.get(_asked(row), said) != said for row in read for said in [_said(row)])
+                own: dict[str, list[Any]] = {}
+                for row in read:
+                    asked, said = _asked(row), _said(row)
+                    first = own.setdefault(asked, said) if judge != "decomposition" else said  # there are several ways
+                    otherwise += said != before.get(asked, first)
+                    rows[judge] += [row] if asked not in before and said == first else []
                 known_by |= {lm for row in found if judge == "know" and (lm := _asked_lm(row))}
         if otherwise:
             logger.warning(
-                "%d rows say something else than rows of a folder before: what the first one says is learnt", otherwise
+                "%d rows say something else than rows before them: what the first one says is learnt", otherwise
             )
         return cls(rows, {"folders": [str(folder) for folder in folders], "known_by": sorted(known_by)})
 
@@ -278,9 +282,9 @@ def _expected(judge: str, row: dict[str, Any]) -> Iterator[tuple[str, str, bool]
     if judge == "decomposition":
         yield "sub_questions", "a list of texts", _are_texts(row.get("sub_questions"))
     elif judge == "relevance" and "relevant_ids" in row:
-        ids = row["relevant_ids"]
-        counted = isinstance(ids, list) and all(type(one) is int and one > 0 for one in ids)
         yield "passages", "a list of texts", _are_texts(row.get("passages"))
+        ids, n = row["relevant_ids"], len(row["passages"])
+        counted = isinstance(ids, list) and all(type(one) is int and 0 < one <= n for one in ids)
         yield "relevant_ids", "a list of the passages' numbers, from 1", counted
     else:
         if judge == "relevance":

@@ -5,6 +5,17 @@ from collections.abc import Sequence
 
 import dspy
 
+from raisf.optimize.judges.judge_data import VERDICTS
+from raisf.utils.errors import InputError
+from raisf.utils.sampling import up_to
+
+_REMEDIES = {
+    "sufficiency": "give gold_pids or gold_titles of passages that are in the index, or raise k",
+    "know": "give more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
+    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, give more questions, or "
+    "let a teacher label passages (--teacher)",
+}
+
 
 def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[dspy.Example]:
     """Up to n rows, as evenly over the verdicts as can be had, those of the greatest weight.
@@ -48,3 +59,32 @@ def draw_evenly(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.
         drawn += same[: (n - len(drawn)) // (len(of) - taken)]
     rng.shuffle(drawn)
     return drawn
+
+
+def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:
+    """Draws up to n rows, half of each verdict, in mixed order.
+
+    A judge shown more of one verdict leans to it (Zhao et al. 2021, "Calibrate Before Use": majority label bias). An
+    odd n gives the last place to a verdict by chance; a verdict with too few rows shortens the other.
+
+    Args:
+        rows: With `verdict`.
+        judge: A key of `VERDICTS`, for the message.
+        n: How many, at least 2.
+        rng: The source of every choice.
+
+    Raises:
+        InputError: Rows of one verdict only, or none.
+    """
+    of = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS[judge]}
+    if not all(of.values()):
+        counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
+        raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
+    size = min(n // 2, *map(len, of.values()))
+    drawn = {verdict: up_to(found, size + 1, rng) for verdict, found in of.items()}
+    picked = [row for found in drawn.values() for row in found[:size]]
+    spare = [row for found in drawn.values() for row in found[size:]]
+    if spare and len(picked) == n - 1:
+        picked.append(rng.choice(spare))
+    rng.shuffle(picked)
+    return picked

@@ -67,6 +67,14 @@ def test_steps_that_name_no_paragraph_get_none_by_its_place(tmp_path: Path) -> N
     assert [set(part.gold) for part in parts] == [set()] * 3 and len(whole.gold) == 3 and not whole.decomposed
 
 
+def test_two_passages_under_one_title_are_no_gold_of_the_whole_question(tmp_path: Path) -> None:
+    """Each of them counted as enough for the whole question, and one of them as both."""
+    twice = [{**one, "title": "Elm County"} for one in MUSIQUE["paragraphs"]]
+    (tmp_path / "twice.jsonl").write_text(json.dumps({**MUSIQUE, "paragraphs": twice}))
+    whole, *parts = steps(*load_questions(tmp_path / "twice.jsonl"))
+    assert not whole.gold and [part.gold for part in parts] == [{"Elm County"}] * 3
+
+
 def test_sub_questions_of_2wiki_refer_to_earlier_answers_and_have_their_own_paragraph() -> None:
     row = question_row(TWO_WIKI)
     assert row["sub_questions"] == ["Who is the director of The Elm King?", "When was #1 born?"]
@@ -79,6 +87,13 @@ def test_an_answer_inside_another_word_is_no_reference_to_it() -> None:
     pairs = [{"question": "Who is it?", "answer": "Ann."}, {"question": asked, "answer": "Bob."}]
     named = {"evidences": [["It", "is", "Ann"], ["Annika", "spouse", "Bob"]], "qa_pairs": pairs}
     assert question_row({**TWO_WIKI, **named})["sub_questions"] == ["Who is it?", "Who married Annika, sister of #1?"]
+
+
+def test_a_step_that_names_an_earlier_answer_in_other_words_is_no_decomposition() -> None:
+    """A decomposer learnt to ask about a person whom the question does not name."""
+    pairs = [TWO_WIKI["qa_pairs"][0], {"question": "When was Reeves Elmer Hill born?", "answer": "On 3 May 1900."}]
+    assert "sub_questions" not in question_row({**TWO_WIKI, "qa_pairs": pairs})
+    assert "sub_questions" in question_row({**TWO_WIKI, "qa_pairs": pairs, "type": "comparison"})
 
 
 def test_pairs_of_2wiki_that_do_not_match_their_evidences_are_no_decomposition() -> None:

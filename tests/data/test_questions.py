@@ -150,3 +150,17 @@ def test_a_pipe_is_told_from_a_path_that_leads_nowhere(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="is no file but a pipe or a device; write what it gives to a file"):
         load_questions(tmp_path / "pipe")
+
+
+def test_gold_written_beside_the_fields_of_a_public_set_is_read(tmp_path: Path) -> None:
+    own = {"sub_questions": ["When was A born?", "When was B born?"], "sub_answers": ["1900", "1910"], "hops": 2}
+    rows = [
+        {"question": "Is A older?", "answer": True, "gold_titles": ["A", "B"], "known": False, **own},
+        {"question": "Is A the older one?", "answer": "yes", "supporting_facts": [["A", 0], ["B", 0]], **own},
+    ]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    first, second = load_questions(tmp_path / "q.jsonl")
+    assert (first.answer, first.known, second.answer) == ("yes", False, "yes")
+    for example in (first, second):
+        assert example.gold_titles == ["A", "B"] and example.hops == 2
+        assert example.sub_questions == own["sub_questions"] and example.sub_answers == own["sub_answers"]

@@ -83,6 +83,15 @@ def test_the_sentences_that_a_data_set_names_are_the_evidence() -> None:
     assert question_row(row)["gold_sentences"] == []
 
 
+def test_what_stands_in_none_of_the_parts_that_were_found_is_no_lesson() -> None:
+    quoted = many(gold_sentences=["Her sister Cleo moved to Oakham with the circus in 1910."])
+    elsewhere = many(answer="Oakham", answers=["Oakham"])
+    for examples in (quoted, elsewhere):
+        assert {row.answer for row in reading_rows(examples, SHELF, 4, random.Random(0))} == {"unknown"}
+    closed = reading_rows(many(answer="yes", answers=["yes"]), SHELF, 4, random.Random(0))
+    assert {(row.answer, row.evidence) for row in closed} == {("yes", "none"), ("unknown", "none")}
+
+
 def test_recall_is_learnt_of_what_the_lm_knows_alone() -> None:
     rows = recall_rows(many(), [many()[3].question])
     assert [(row.question, row.answer) for row in rows] == [("Where was Ada Hill born (3)?", "Elmton")]

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.judges.answer_data import reading_rows
+from raisf.optimize.judges.answer_data import composition_rows, reading_rows
 from raisf.optimize.judges.judge_data import (
     FEW_SEARCHES,
-    balanced,
     decomposition_examples,
     listwise_examples,
     passage_examples,
@@ -23,6 +22,7 @@ from raisf.optimize.judges.judge_data import (
     sufficiency_examples,
 )
 from raisf.optimize.judges.labels import know_examples
+from raisf.optimize.judges.weighed import balanced
 from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError, LMError
@@ -58,6 +58,21 @@ def test_a_question_of_two_hops_stands_for_itself_and_its_sub_questions_with_ans
     assert (first.question, first.gold) == ("Who wrote Emma?", {"emma"})
     assert (second.question, second.gold) == ("Where was Jane Austen born?", {"austen"})
     assert second.answers == ("Steventon",)
+
+
+def test_what_else_is_right_of_the_question_is_so_of_the_sub_question_with_the_same_answer() -> None:
+    also = TWO_HOPS.copy(answers=["Steventon", "Steventon, Hampshire"])
+    assert [step.answers for step in steps(also)[1:]] == [("Jane Austen",), ("Steventon", "Steventon, Hampshire")]
+    with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "Steventon, Hampshire"})):
+        known = {row.question: row.verdict for row in know_examples([also])}
+    assert known["Where was Jane Austen born?"] == "know" != known["Who wrote Emma?"]
+
+
+def test_a_number_that_names_no_earlier_sub_question_is_text() -> None:
+    hit = TWO_HOPS.copy(sub_questions=["Who wrote the #1 novel of 1815, Emma?", "Where was #1 born?"])
+    assert [step.question for step in steps(hit)[1:]] == [hit.sub_questions[0], "Where was Jane Austen born?"]
+    fact = composition_rows([hit], random.Random(0))[0].facts[0]
+    assert fact == "Who wrote the #1 novel of 1815, Emma? = Jane Austen"
 
 
 def test_a_passage_is_relevant_to_its_own_hop_and_to_no_other() -> None:
@@ -110,6 +125,15 @@ def test_both_facts_in_one_passage_make_it_relevant_to_the_whole_question() -> N
     assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], SHELF, 3))
 
 
+def test_a_copy_of_a_gold_passage_under_another_id_is_not_called_irrelevant() -> None:
+    copies = Shelf(lambda query: [Passage("copy", "Emma is by Jane Austen", "EMMA"), *PASSAGES])
+    asked = example(question="Who wrote Emma?", answer="Jane Austen", gold_pids=["emma"])
+    assert [row.verdict for row in relevance_examples([asked], copies, 3)] == ["relevant", "irrelevant"]
+    assert listwise_examples([asked], copies, 3)[0].relevant_ids == [1]
+    verdicts = {(row.passages[0][:4], row.verdict) for row in sufficiency_examples([asked], copies, 3)}
+    assert verdicts == {("EMMA", "sufficient"), ("AUST", "insufficient")}
+
+
 def test_without_a_decomposition_the_gold_passage_that_holds_the_answer_is_relevant() -> None:
     hotpot = example(question="Where?", answer="Steventon", gold_titles=["EMMA", "AUSTEN"])
     assert relevant(relevance_examples([hotpot], SHELF, 3)) == {("Where?", "AUSTEN")}
@@ -120,6 +144,14 @@ def test_that_a_passage_has_the_word_no_in_it_does_not_make_it_suffice() -> None
 
     both = example(question="Did both have a house?", answer="no", gold_titles=["ADA", "BOB"])
     assert relevant(relevance_examples([both], Shelf(lambda query: houses), 3)) == set()
+
+
+def test_a_passage_about_the_answer_of_a_choice_does_not_tell_which_of_the_two_it_is() -> None:
+    people = [Passage("ada", "Ada was born in 1900.", "ADA"), Passage("bob", "Bob was born in 1890.", "BOB")]
+    choice = example(question="Who is older, Ada or Bob?", answer="Bob", gold_titles=["ADA", "BOB"])
+    assert relevant(relevance_examples([choice], Shelf(lambda query: people), 2)) == set()
+    assert listwise_examples([choice], Shelf(lambda query: people), 2)[0].relevant_ids == [1, 2]
+    assert listwise_examples([choice], Shelf(lambda query: people[1:]), 1)[0].relevant_ids == []
 
 
 def test_listwise_rows_number_the_passages_that_suffice_as_a_set_from_one() -> None:

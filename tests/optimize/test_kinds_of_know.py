@@ -60,6 +60,15 @@ def test_a_decomposer_that_is_asked_before_any_judge_is_taught_to_leave_simple_q
     assert not any(rows["at_once"]) and sum(rows["chains"]) == sum(one.hops == 1 for one in world.train) > 0
 
 
+def test_so_it_is_with_rows_of_a_teacher_who_splits_whatever_is_asked(world: Any, oracle: Any) -> None:
+    program = of_kind("verbal", world, oracle(), decomposition="chains")
+    split = [dspy.Example(question=e.question, sub_questions=["Who?", "Where was #1 born?"]) for e in world.train]
+    taught = {"decomposition": split}
+    found = collect_rows(program, world.train, labels="gold", threads=4, strict=True, taught=taught).of["decompose"]
+    whole = {row.question for row in found if row.sub_questions == [row.question]}
+    assert whole == {e.question for e in world.train if e.hops == 1} and len(found) == len(split)
+
+
 def test_a_program_that_judges_by_samples_is_compiled(world: Any, oracle: Any) -> None:
     program = of_kind("consistency", world, oracle(), samples=2)
     shown: Any = raisf.compile(

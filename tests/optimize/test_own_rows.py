@@ -46,6 +46,7 @@ def test_rows_of_ones_own_are_read(tmp_path):
         ("relevance", {"passage": ["a"]}, "'passage' must be a text; found ['a']"),
         ("relevance", {"relevant_ids": [1]}, "'passages' must be a list of texts; found no 'passages' in it"),
         ("relevance", {**LISTED, "relevant_ids": [0]}, "a list of the passages' numbers, from 1; found [0]"),
+        ("relevance", {**LISTED, "relevant_ids": [2, 3]}, "a list of the passages' numbers, from 1; found [2, 3]"),
         ("relevance", {**LISTED, "relevant_ids": ["a"]}, "a list of the passages' numbers, from 1; found ['a']"),
         ("decomposition", {"sub_questions": "Who? Where?"}, "'sub_questions' must be a list of texts; found 'Who?"),
         ("decomposition", {"sub_questions": []}, "'sub_questions' must be a list of texts; found []"),
@@ -67,11 +68,20 @@ def test_what_two_folders_say_is_learnt_once_and_what_they_contradict_is_told(tm
     again = JudgeRows.read(tmp_path / "a", tmp_path / "a")
     assert again.of == whole and not caplog.messages
     read(tmp_path / "b", "know", verdict="know")
+    caplog.clear()
     both = JudgeRows.read(tmp_path / "a", tmp_path / "b").of
     assert both == whole
-    assert caplog.messages == [
-        "1 rows say something else than rows of a folder before: what the first one says is learnt"
-    ]
+    assert caplog.messages == ["1 rows say something else than rows before them: what the first one says is learnt"]
+
+
+def test_rows_of_one_file_that_contradict_each_other_are_told(tmp_path, caplog):
+    """A text with both verdicts taught both; several decompositions of a question are no contradiction."""
+    rows = read(tmp_path, "relevance", verdict="irrelevant").of
+    assert [len(found) for found in rows.values()] == [2, 1, 2] and rows["relevance"][0].verdict == "relevant"
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("1 rows say something else")
+    caplog.clear()
+    assert len(read(tmp_path, "decomposition", sub_questions=["Who?", "When?"]).of["decomposition"]) == 2
+    assert not caplog.messages
 
 
 def test_rows_of_questions_in_neither_split_are_told(caplog):
