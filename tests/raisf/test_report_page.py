@@ -180,6 +180,16 @@ def test_a_program_that_tells_no_route_has_none_in_the_table(records: Any) -> No
     assert "routes" not in report_of("t", {}, runs, {}, {}).sections
 
 
+def test_what_ended_with_an_answer_is_not_counted_as_no_answer(records: Any) -> None:
+    """ReAct, which answered all questions, stood there with "no answer" for 100%."""
+    runs = _runs(records, ours=40, react=10)
+    for record in runs["react"].values():
+        record.update(route="acted")
+    table = report_of("t", {}, runs, {}, {}).sections["routes"]
+    assert table.columns[-2:] == ["acted", "no answer"] and ">acted<" in table.drawings[0]
+    assert [row[-2:] for row in table.rows] == [["0.0%", "0.0%"], ["100.0% (25.0%)", "0.0%"]]
+
+
 def test_recall_over_fewer_questions_says_over_how_many(records: Any) -> None:
     """One that knows the easy ones searched for the hard ones alone, and seemed to find less."""
     runs = _runs(records, rag=20, raisf=20)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from raisf.evaluation.report import Report
 
 ROUTES = ("direct", "passages", "decomposed")
+ACTED = "acted"
+"""The route of ReAct, beside these where it is among the programs."""
 # The means a question that the tables show, and their headings.
 COSTS = {
     "lm_calls": "LM calls",
@@ -96,7 +98,8 @@ def report_of(
     sections["answers"].draw(plots.exact_match(comparison.reports))
     sections["cost"].draw(*plots.accuracy_against_cost(comparison.reports))
     if "routes" in sections:
-        sections["routes"].draw(plots.route_shares(with_routes(comparison.reports), ROUTES))
+        routed = with_routes(comparison.reports)
+        sections["routes"].draw(plots.route_shares(routed, settling(routed)))
     if judges := [section for name, section in sections.items() if name.startswith("judge-")]:
         judges[0].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
@@ -223,14 +226,23 @@ def _kinds(comparison: "Comparison") -> Section:
 
 def route_section(comparison: "Comparison") -> Section:
     """What each route settles, and how much of that is right."""
-    rows = []
-    for name, report in with_routes(comparison.reports).items():
-        routes = [report.routes.get(route) for route in ROUTES]
+    rows, routed = [], with_routes(comparison.reports)
+    names = settling(routed)
+    for name, report in routed.items():
+        routes = [report.routes.get(route) for route in names]
         rest = 1 - sum(route.share for route in routes if route)
         cells = [f"{route.share:.1%} ({route.correct:.1%})" if route else "0.0%" for route in routes]
         rows.append([name, *cells, f"{max(0.0, rest):.1%}"])
-    text = "The share of the questions that each route settles, and in brackets how many of these are right."
-    return Section("Routes", ["program", *ROUTES, "no answer"], rows, text)
+    text = (
+        "The share of the questions that each route settles, and in brackets how many of these are right. An answer "
+        '"unknown" counts to the route that gave it; no answer: no route gave any.'
+    )
+    return Section("Routes", ["program", *names, "no answer"], rows, text)
+
+
+def settling(reports: "Mapping[str, Report]") -> tuple[str, ...]:
+    """The routes by which these programs come to answers."""
+    return (*ROUTES, *[ACTED] * any(ACTED in report.routes for report in reports.values()))
 
 
 def with_routes(reports: "Mapping[str, Report]") -> "dict[str, Report]":
