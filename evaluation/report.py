@@ -68,7 +68,7 @@ class Report:
             **{name: score.as_dict() for name, score in scores.items() if score is not None},
             "routes": {name: asdict(route) for name, route in self.routes.items()},
             "kinds": {name: score.as_dict() for name, score in self.kinds.items()},
-            "cost": self.cost,
+            "cost": {name: self.told(name) for name in self.cost},
             "unreadable": self.unreadable,
             "outputs": self.outputs,
             "errors": self.errors,

@@ -86,6 +86,8 @@ def test_tokens_that_nobody_told_are_not_none() -> None:
     assert [row[read : read + 2] for row in section.rows] == [[90, 9], [None, None], [90, 9], [0, 0]]
     assert "told no tokens, and count for none: untold 4.00 of 4.00; some 0.50 of 5.00." in section.text
     assert "told no tokens" not in cost_section({"told": reports["told"]}).text
+    saved = {name: report.as_dict()["cost"]["prompt_tokens"] for name, report in reports.items()}
+    assert saved == {"told": 90, "untold": None, "some": 90, "asks nobody": 0}, "in JSON too: it was 0"
     file = io.StringIO()
     for name in ("untold", "some"):
         Console(width=80, file=file).print(reports[name].table())
