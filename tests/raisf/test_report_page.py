@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
-from raisf.evaluation.report import summarise
+from raisf.evaluation.report import UNCOUNTED, summarise
+from raisf.experiments import tables
 from raisf.experiments.cases import cases
 from raisf.experiments.pages import write_experiment, write_page_of_all
 from raisf.experiments.provenance import provenance, without_credentials
@@ -178,6 +180,21 @@ def test_a_program_that_tells_no_route_has_none_in_the_table(records: Any) -> No
     assert "what it retrieves is not told" in report.sections["cost"].text
     del runs["ours"]
     assert "routes" not in report_of("t", {}, runs, {}, {}).sections
+
+
+def test_a_mean_cost_says_which_questions_it_leaves_out(records: Any) -> None:
+    """Of 40 questions 30 had failed after a minute each: 5 calls and 45 seconds a question, and both a mean of all."""
+    runs = _runs(records, ours=40)
+    assert "in no mean" not in report_of("t", {}, runs, {}, {}).sections["cost"].text
+    for number in range(30):
+        lost = {"em": 0.0, "route": None, "trace": None, "recall": None, "cost": {"seconds": 60.0}}
+        runs["ours"][f"q{number}"].update(lost, error="LMError: down")
+    cost = report_of("t", {}, runs, {}, {}).sections["cost"]
+    assert cost.rows[0][1] == 4.9 and cost.rows[0][-1] > 45 and UNCOUNTED in cost.text
+    told = summarise(runs["ours"].values()).table()
+    assert UNCOUNTED in str(told.caption)
+    (first,) = tables.table()(SimpleNamespace(test=[0] * 40, measure="exact match", name=None, left_out={}), runs)
+    assert UNCOUNTED in first.text
 
 
 def test_what_ended_with_an_answer_is_not_counted_as_no_answer(records: Any) -> None:

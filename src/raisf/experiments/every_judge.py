@@ -8,7 +8,7 @@ from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
-from raisf.reports.report import pair_sections, unmetered_line
+from raisf.reports.report import pair_sections, uncounted_line
 from raisf.reports.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
         cost = map(report.told, ("lm_calls", "prompt_tokens", "retrievals", "seconds"))
         rows.append([label, report.em, report.f1, *cost])
     text = (
-        f"n = {len(workspace.test)}; cost: mean per question.{unmetered_line(reports)} {fault_lines(reports)}".strip()
+        f"n = {len(workspace.test)}; cost: mean per question.{uncounted_line(reports)} {fault_lines(reports)}".strip()
     )
     return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
-from raisf.evaluation.report import FAILED, UNTOLD
+from raisf.evaluation.report import FAILED, UNCOUNTED, UNTOLD
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
@@ -203,17 +203,18 @@ def cost_section(reports: "Mapping[str, Report]") -> Section:
     """What each program costs a question."""
     rows: list[list[Cell]] = [[name, *map(report.told, COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
-    text += unmetered_line(reports)
+    text += uncounted_line(reports)
     if any("lm_calls" in report.cost and "retrievals" not in report.cost for report in reports.values()):
         text += " A module of one's own is counted by its LM calls: what it retrieves is not told."
     return Section("Cost", ["program", *COSTS.values()], rows, text)
 
 
-def unmetered_line(reports: "Mapping[str, Report]") -> str:
-    """For a table's text: how many of a program's calls told no tokens; empty where all did."""
+def uncounted_line(reports: "Mapping[str, Report]") -> str:
+    """For a table's text: what its costs leave out, such as the tokens of calls that told none; empty for nothing."""
     missing = {name: report.cost for name, report in reports.items() if report.cost.get("unmetered_calls")}
     told = [f"{name} {cost['unmetered_calls']:.2f} of {cost['lm_calls']:.2f}" for name, cost in missing.items()]
-    return f" Calls that told no tokens, and count for none: {'; '.join(told)}." if told else ""
+    untold = f" Calls that told no tokens, and count for none: {'; '.join(told)}." if told else ""
+    return untold + f" {UNCOUNTED}" * any(report.errors for report in reports.values())
 
 
 def _kinds(comparison: "Comparison") -> Section:
