@@ -41,6 +41,13 @@ def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
     assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
 
 
+def test_a_p_value_is_on_the_side_of_a_twentieth_that_the_sentence_says(records: Any) -> None:
+    """A lead by 42 against 25, p = 0.0498, was told as more than chance with "p = 0.05"."""
+    right = {"raisf": range(42), "rag": range(42, 67)}
+    runs = {name: {f"q{n}": records.record(n, n in of) for n in range(70)} for name, of in right.items()}
+    assert "points more than rag, the next best (p = 0.0498 after" in headline(compare_records(runs))
+
+
 def test_a_table_of_an_earlier_command_is_told_with_what_it_was_run_with(tmp_path: Path) -> None:
     """The page said the last command's LM, questions and options of every table in the folder."""
     facts = {"data": "w, 200 test questions", "language model": "pocket", "teacher": None, "seed": 0}
