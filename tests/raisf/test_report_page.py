@@ -212,6 +212,9 @@ def test_what_ended_with_an_answer_is_not_counted_as_no_answer(records: Any) -> 
     table = report_of("t", {}, runs, {}, {}).sections["routes"]
     assert table.columns[-2:] == ["acted", "no answer"] and ">acted<" in table.drawings[0]
     assert [row[-2:] for row in table.rows] == [["0.0%", "0.0%"], ["100.0% (25.0%)", "0.0%"]]
+    for number in range(4):  # of questions that nothing answers, where gold is "unknown"
+        runs["react"][f"q{number}"].update(route="max_steps", prediction="unknown")
+    assert report_of("t", {}, runs, {}, {}).sections["routes"].rows[1][-1] == "10.0% (100.0%)"
 
 
 def test_recall_over_fewer_questions_says_over_how_many(records: Any) -> None:

@@ -233,7 +233,8 @@ def route_section(comparison: "Comparison") -> Section:
         routes = [report.routes.get(route) for route in names]
         rest = 1 - sum(route.share for route in routes if route)
         cells = [f"{route.share:.1%} ({route.correct:.1%})" if route else "0.0%" for route in routes]
-        rows.append([name, *cells, f"{max(0.0, rest):.1%}"])
+        right = sum(route.share * route.correct for of, route in report.routes.items() if of not in names)
+        rows.append([name, *cells, f"{max(0.0, rest):.1%}" + (f" ({right / rest:.1%})" if right else "")])
     text = (
         "The share of the questions that each route settles, and in brackets how many of these are right. An answer "
         '"unknown" counts to the route that gave it; no answer: no route gave any.'
