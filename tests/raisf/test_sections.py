@@ -11,7 +11,9 @@ from rich.console import Console
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
-from raisf.reports.report import answer_sections, cost_section
+from raisf.experiments.every_judge import _judges
+from raisf.optimize.judges.judgements import Judged, Judgements
+from raisf.reports.report import answer_sections, cost_section, judge_sections
 from raisf.reports.sections import Section, shown, write_sections
 from tests.raisf.records import record
 
@@ -92,3 +94,14 @@ def test_tokens_that_nobody_told_are_not_none() -> None:
     for name in ("untold", "some"):
         Console(width=80, file=file).print(reports[name].table())
     assert re.findall(r"prompt tokens a question +│ (\S+) ", file.getvalue()) == ["-", "90.00"]
+
+
+def test_how_many_verdicts_with_a_probability_an_auroc_rests_on_is_told() -> None:
+    """Some replies have none: it stood beside n = 40, and rested on 15."""
+    rows = [Judged(f"q{n}", None, n % 2 == 0, n % 3 == 0, n / 40 if n < 15 else None) for n in range(40)]
+    told = {"some": rows, "all": rows[:15]}
+    judged = {name: {"know": Judgements(of).report().as_dict()} for name, of in told.items()}
+    section, *_ = judge_sections(judged)
+    assert "over the verdicts with a probability (some 15)." in section.text
+    assert "with a probability" not in judge_sections({"all": judged["all"]})[0].text
+    assert [row[-1] for row in _judges(judged).rows] == [15, 15], "no measure there is of the others"

@@ -83,7 +83,7 @@ def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
     for (label, judge), report in found.items():
         scores = {name: score_of(value) for name, value in report["scores"].items()}
         left_out = [report.get(count, 0) for count in missing]
-        n = scores["accuracy"].n if scores else 0
+        n = scores["ece" if "ece" in scores else "accuracy"].n if scores else 0
         rows.append([label, judge, *(scores.get(name) for name in MEASURES), n, *left_out])
     text = "Each judge asked alone, against gold. AURC: the mean risk over all coverages, lower is better."
     text += " Verdicts that could not be read are counted beside n, and are in no measure." * ("unreadable" in missing)

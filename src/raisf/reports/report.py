@@ -275,8 +275,16 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
             rows.append([name, *(scores.get(measure) for measure in names), n, *left_out])
         if "unreadable" in missing:
             text += " Verdicts that could not be read are counted beside n, and are neither right nor wrong."
+        text += _with_probability(found)
         sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", *missing], rows, text))
     return sections
+
+
+def _with_probability(found: Mapping[str, dict[str, Any]]) -> str:
+    """Over how many of its verdicts a judge's AUROC and ECE are, where its LM gave some of them no probability."""
+    scores = {name: report["scores"] for name, report in found.items() if "ece" in report["scores"]}
+    told = [f"{name} {of['ece']['n']}" for name, of in scores.items() if of["ece"]["n"] < of["accuracy"]["n"]]
+    return f" AUROC and ECE are over the verdicts with a probability ({', '.join(told)})." if told else ""
 
 
 def pair_sections(pairs: "Sequence[Pair]") -> list[Section]:
