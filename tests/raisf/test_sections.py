@@ -13,6 +13,7 @@ from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
 from raisf.experiments.every_judge import _judges
 from raisf.optimize.judges.judgements import Judged, Judgements
+from raisf.reports.compiled import training_table
 from raisf.reports.report import answer_sections, cost_section, judge_sections
 from raisf.reports.sections import Section, shown, write_sections
 from tests.raisf.records import record
@@ -105,3 +106,13 @@ def test_how_many_verdicts_with_a_probability_an_auroc_rests_on_is_told() -> Non
     assert "over the verdicts with a probability (some 15)." in section.text
     assert "with a probability" not in judge_sections({"all": judged["all"]})[0].text
     assert [row[-1] for row in _judges(judged).rows] == [15, 15], "no measure there is of the others"
+
+
+def test_all_but_one_of_two_hundred_is_not_all() -> None:
+    """A judge that had 199 of 200 rows right was told with "exact 100%"."""
+    curve = [{"loss": 0.5, "exact": 0.004}, {"loss": 0.1, "exact": 199 / 200}]
+    made = {"rows": {"train": {"know": 9}}, "curve": curve, "best_epoch": 1, "tokens_per_second": 9}
+    table = training_table({"trained": "LoRA", "predictors": {"know": made}, "missing": {}})
+    file = io.StringIO()
+    Console(width=120, file=file).print(table)
+    assert "0.4% → 99.5%" in file.getvalue()
