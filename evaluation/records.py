@@ -28,10 +28,10 @@ _KINDS: dict[str, Any] = {
     **{"accuracy": (int, float), "cost": dict, "read": int, "unreadable": int},
 }
 _SHARES = ("em", "f1", "accuracy", "recall", "precision")
-# What else a record tells, and counts as where it does not.
+# What else a record tells, and counts as where it does not; what was read is then told by its calls (`counts`).
 _MISSING: dict[str, Any] = {
     **dict.fromkeys(("kind", "hops", "prediction", "route", "recall", "precision", "error", "trace")),
-    **dict.fromkeys(("accuracy", "read", "unreadable"), 0),
+    **dict.fromkeys(("accuracy", "unreadable"), 0),
     "cost": {},
 }
 _ELSEWHERE = "give another file for the records"
@@ -157,7 +157,7 @@ def read_records(path: Path, remedy: str) -> Iterator[dict[str, Any]]:
             try:
                 wrong = [name for name, kind in _NEEDED.items() if not isinstance(record.get(name), kind)]
                 record = _MISSING | record
-                wrong += [name for name, kind in _KINDS.items() if not isinstance(record[name], kind)]
+                wrong += [name for name, kind in _KINDS.items() if not isinstance(record.get(name, 0), kind)]
                 wrong += [n for n in _SHARES if n not in wrong and not 0 <= (record[n] or 0) <= 1]
                 if "cost" not in wrong and not all(isinstance(one, (int, float)) for one in record["cost"].values()):
                     wrong.append("cost")

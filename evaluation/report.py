@@ -14,6 +14,7 @@ from raisf.utils.usage import TOKENS
 
 FAILED, UNTOLD = "error", "-"
 """Among the routes: questions that ended in an error, and those whose program tells none."""
+UNCOUNTED = "What a question that ended in an error has cost, but for its seconds, is in no mean."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Report:
             **{name: score.as_dict() for name, score in scores.items() if score is not None},
             "routes": {name: asdict(route) for name, route in self.routes.items()},
             "kinds": {name: score.as_dict() for name, score in self.kinds.items()},
-            "cost": self.cost,
+            "cost": {name: self.told(name) for name in self.cost},
             "unreadable": self.unreadable,
             "outputs": self.outputs,
             "errors": self.errors,
@@ -82,8 +83,8 @@ class Report:
 
     def table(self, title: str = "") -> DataTable:
         """The report for the terminal."""
-        few = caution(self.em.n) or None
-        table = DataTable("", "value", title=title or None, title_justify="left", show_header=False, caption=few)
+        notes = "\n".join(filter(None, [caution(self.em.n), UNCOUNTED * bool(self.errors)])) or None
+        table = DataTable("", "value", title=title or None, title_justify="left", show_header=False, caption=notes)
         table.add_row("exact match", str(self.em))
         table.add_row("token F1", str(self.f1))
         table.add_row("accuracy", str(self.accuracy))

@@ -42,7 +42,7 @@ def finish(run: FinetuneRun, checkpoint: Path, identity: str, name: str, progres
 
         def show() -> None:
             point = run.curve[-1] if run.curve else None
-            score = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.0%}" if point else ""
+            score = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.1%}" if point else ""
             bars.update(task, completed=run.steps, score=score)
 
         run_to_end(_Finetuning(run, checkpoint, identity, show), every=0)

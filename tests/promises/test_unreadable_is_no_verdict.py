@@ -12,7 +12,6 @@ import pytest
 
 from raisf import cli
 from raisf.evaluation.readability import check_readable, counts
-from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import evaluate
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
@@ -23,7 +22,7 @@ from raisf.reports.report import judge_sections, output_counts
 from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import LMError
-from raisf.utils.files import read_json, read_jsonl
+from raisf.utils.files import read_json, read_jsonl, write_jsonl
 from tests.shelf import Shelf
 
 
@@ -73,7 +72,10 @@ def test_records_and_reports_count_what_was_read_and_what_was_not(tmp_path: Path
     assert report.em.value == 5 / 8  # an answer that cannot be read is none
     assert report.as_dict()["unreadable"] == 3
     old = [{name: value for name, value in record.items() if name != "read"} for record in records.values()]
-    assert summarise(old).outputs == 8  # records of earlier versions
+    write_jsonl(tmp_path / "r.jsonl", old)  # records of earlier versions: all of their outputs were unreadable
+    with dspy.context(lm=lm):
+        report = evaluate(Direct(), examples, tmp_path / "r.jsonl", progress=False)
+    assert (report.unreadable, report.outputs) == (3, 8)
 
 
 def test_more_than_half_is_a_failed_run_and_half_is_not() -> None:

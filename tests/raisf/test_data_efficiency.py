@@ -2,13 +2,15 @@
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from raisf import cli
 from raisf.data.questions import load_questions
-from raisf.experiments.data_efficiency import SIZES, WAYS, sizes_of_ways
+from raisf.evaluation.intervals import proportion
+from raisf.experiments.data_efficiency import NONE, SIZES, WAYS, _about, sizes_of_ways
 from raisf.experiments.few_rows import questions_for
 from raisf.reports.markdown import MARK
 from raisf.utils.errors import InputError
@@ -99,3 +101,19 @@ def test_mistakes_are_told_before_anything_is_made(world: Any, tmp_path: Any, ca
     assert sizes_of_ways() == dict.fromkeys(WAYS, SIZES)
     with pytest.raises(InputError, match="choose of prompts, probe"):
         sizes_of_ways(ways={"magic": None})
+
+
+def test_the_judgements_that_rows_rest_on_are_told_as_they_are_where_some_could_not_be_read() -> None:
+    """The first row's 40 stood for all, beside another's 25."""
+    of = {NONE: (40, 200), "prompts, 50 rows": (25, 200)}
+    scores = {
+        label: {
+            "exact match": proportion(5, 20),
+            "know accuracy": proportion(20, know),
+            "relevance accuracy": proportion(9, n),
+        }
+        for label, (know, n) in of.items()
+    }
+    workspace: Any = SimpleNamespace(sizes={"prompts": (50,)}, train=[0] * 200, dev=[0] * 20)
+    told = _about(workspace, scores)
+    assert "n = 20 questions;" in told and ": 25 to 40 judgements of know, 200 of relevance, those that could" in told

@@ -155,6 +155,7 @@ def test_strategyqa_is_counted_by_accuracy_in_all_tables(records):
         comparison._tell(name, right, {})
     overview, *others = comparison.sections
     assert overview.columns == ["program", "sq accuracy", "hp EM", "hp F1"]
+    assert "20 questions of hp" in overview.text and "Judges alone are asked about the first 100" in overview.text
     assert [cell.value for cell in overview.rows[0][1:]] == [0.25, 0.0, 0.0]
     tables = {section.title: section for section in others}
     answers, tested = tables["sq: answers"], tables["sq: differences in accuracy"]

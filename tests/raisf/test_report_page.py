@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
-from raisf.evaluation.report import summarise
+from raisf.evaluation.report import UNCOUNTED, summarise
+from raisf.experiments import tables
 from raisf.experiments.cases import cases
 from raisf.experiments.pages import write_experiment, write_page_of_all
 from raisf.experiments.provenance import provenance, without_credentials
@@ -37,6 +39,13 @@ def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
     assert "may be chance" in close and "2.5 [" in close, "the difference is the better program's, however paired"
     assert headline(compare_records(_runs(records, rag=7, raisf=7))).endswith("raisf answers as many.")
     assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
+
+
+def test_a_p_value_is_on_the_side_of_a_twentieth_that_the_sentence_says(records: Any) -> None:
+    """A lead by 42 against 25, p = 0.0498, was told as more than chance with "p = 0.05"."""
+    right = {"raisf": range(42), "rag": range(42, 67)}
+    runs = {name: {f"q{n}": records.record(n, n in of) for n in range(70)} for name, of in right.items()}
+    assert "points more than rag, the next best (p = 0.0498 after" in headline(compare_records(runs))
 
 
 def test_a_table_of_an_earlier_command_is_told_with_what_it_was_run_with(tmp_path: Path) -> None:
@@ -178,6 +187,34 @@ def test_a_program_that_tells_no_route_has_none_in_the_table(records: Any) -> No
     assert "what it retrieves is not told" in report.sections["cost"].text
     del runs["ours"]
     assert "routes" not in report_of("t", {}, runs, {}, {}).sections
+
+
+def test_a_mean_cost_says_which_questions_it_leaves_out(records: Any) -> None:
+    """Of 40 questions 30 had failed after a minute each: 5 calls and 45 seconds a question, and both a mean of all."""
+    runs = _runs(records, ours=40)
+    assert "in no mean" not in report_of("t", {}, runs, {}, {}).sections["cost"].text
+    for number in range(30):
+        lost = {"em": 0.0, "route": None, "trace": None, "recall": None, "cost": {"seconds": 60.0}}
+        runs["ours"][f"q{number}"].update(lost, error="LMError: down")
+    cost = report_of("t", {}, runs, {}, {}).sections["cost"]
+    assert cost.rows[0][1] == 4.9 and cost.rows[0][-1] > 45 and UNCOUNTED in cost.text
+    told = summarise(runs["ours"].values()).table()
+    assert UNCOUNTED in str(told.caption)
+    (first,) = tables.table()(SimpleNamespace(test=[0] * 40, measure="exact match", name=None, left_out={}), runs)
+    assert UNCOUNTED in first.text
+
+
+def test_what_ended_with_an_answer_is_not_counted_as_no_answer(records: Any) -> None:
+    """ReAct, which answered all questions, stood there with "no answer" for 100%."""
+    runs = _runs(records, ours=40, react=10)
+    for record in runs["react"].values():
+        record.update(route="acted")
+    table = report_of("t", {}, runs, {}, {}).sections["routes"]
+    assert table.columns[-2:] == ["acted", "no answer"] and ">acted<" in table.drawings[0]
+    assert [row[-2:] for row in table.rows] == [["0.0%", "0.0%"], ["100.0% (25.0%)", "0.0%"]]
+    for number in range(4):  # of questions that nothing answers, where gold is "unknown"
+        runs["react"][f"q{number}"].update(route="max_steps", prediction="unknown")
+    assert report_of("t", {}, runs, {}, {}).sections["routes"].rows[1][-1] == "10.0% (100.0%)"
 
 
 def test_recall_over_fewer_questions_says_over_how_many(records: Any) -> None:

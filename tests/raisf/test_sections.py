@@ -11,7 +11,10 @@ from rich.console import Console
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summarise
-from raisf.reports.report import answer_sections, cost_section
+from raisf.experiments.every_judge import _judges
+from raisf.optimize.judges.judgements import Judged, Judgements
+from raisf.reports.compiled import training_table
+from raisf.reports.report import answer_sections, cost_section, judge_sections
 from raisf.reports.sections import Section, shown, write_sections
 from tests.raisf.records import record
 
@@ -86,7 +89,30 @@ def test_tokens_that_nobody_told_are_not_none() -> None:
     assert [row[read : read + 2] for row in section.rows] == [[90, 9], [None, None], [90, 9], [0, 0]]
     assert "told no tokens, and count for none: untold 4.00 of 4.00; some 0.50 of 5.00." in section.text
     assert "told no tokens" not in cost_section({"told": reports["told"]}).text
+    saved = {name: report.as_dict()["cost"]["prompt_tokens"] for name, report in reports.items()}
+    assert saved == {"told": 90, "untold": None, "some": 90, "asks nobody": 0}, "in JSON too: it was 0"
     file = io.StringIO()
     for name in ("untold", "some"):
         Console(width=80, file=file).print(reports[name].table())
     assert re.findall(r"prompt tokens a question +│ (\S+) ", file.getvalue()) == ["-", "90.00"]
+
+
+def test_how_many_verdicts_with_a_probability_an_auroc_rests_on_is_told() -> None:
+    """Some replies have none: it stood beside n = 40, and rested on 15."""
+    rows = [Judged(f"q{n}", None, n % 2 == 0, n % 3 == 0, n / 40 if n < 15 else None) for n in range(40)]
+    told = {"some": rows, "all": rows[:15]}
+    judged = {name: {"know": Judgements(of).report().as_dict()} for name, of in told.items()}
+    section, *_ = judge_sections(judged)
+    assert "over the verdicts with a probability (some 15)." in section.text
+    assert "with a probability" not in judge_sections({"all": judged["all"]})[0].text
+    assert [row[-1] for row in _judges(judged).rows] == [15, 15], "no measure there is of the others"
+
+
+def test_all_but_one_of_two_hundred_is_not_all() -> None:
+    """A judge that had 199 of 200 rows right was told with "exact 100%"."""
+    curve = [{"loss": 0.5, "exact": 0.004}, {"loss": 0.1, "exact": 199 / 200}]
+    made = {"rows": {"train": {"know": 9}}, "curve": curve, "best_epoch": 1, "tokens_per_second": 9}
+    table = training_table({"trained": "LoRA", "predictors": {"know": made}, "missing": {}})
+    file = io.StringIO()
+    Console(width=120, file=file).print(table)
+    assert "0.4% → 99.5%" in file.getvalue()

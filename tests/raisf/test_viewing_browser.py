@@ -122,3 +122,11 @@ def test_a_telephone_shows_all_of_it(page: Any, exported: str, scheme: str) -> N
         page.goto(exported + view)
         page.wait_for_selector("h1")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+def test_a_share_is_rounded_as_the_terminal_does(page: Any, records: Any, tmp_path: Any) -> None:
+    """5 of 80 was 6.3 here, and 6.2 in `raisf eval`."""
+    report = records.write_report(tmp_path / "report", {"A": [records.record(n, n < 5) for n in range(80)]})
+    export(View([report]), tmp_path / "view.html")
+    page.goto(f"file://{tmp_path / 'view.html'}")
+    assert "6.2" in page.locator("table.runs tbody td").nth(1).inner_text()

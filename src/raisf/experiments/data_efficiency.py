@@ -123,11 +123,11 @@ def _lines(
 
 
 def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]]) -> str:
-    counts = {name: next((of[name].n for of in scores.values() if name in of), 0) for name in SCORES}
+    counts = {name: _count([of[name].n for of in scores.values() if name in of]) for name in SCORES}
     told = [
         f"n = {counts['exact match']} questions; each judge alone, against gold and at a threshold of 0.5: "
-        f"{counts['know accuracy']} judgements of know, {counts['relevance accuracy']} of relevance. Percent, with 95% "
-        "intervals.",
+        f"{counts['know accuracy']} judgements of know, {counts['relevance accuracy']} of relevance, those that could "
+        "be read. Percent, with 95% intervals.",
         f"{NONE}: the judges as they are. N rows: N rows a judge, as evenly over its verdicts as can be had, of the "
         f"first 2N training questions of one random order{_shortened(workspace)}, so that sizes share what they can.",
         *(told for way, told in WAYS.items() if way in workspace.sizes),
@@ -136,6 +136,11 @@ def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]]) ->
         "seconds: of compiling, labels and tries included, on a machine that may have done other things.",
     ]
     return " ".join(told)
+
+
+def _count(counts: Sequence[int]) -> str:
+    """A number of judgements, which differs between rows where some could not be read."""
+    return " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
 
 
 def _shortened(workspace: "Workspace") -> str:

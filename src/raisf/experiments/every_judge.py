@@ -8,7 +8,7 @@ from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summarise
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
-from raisf.reports.report import pair_sections, unmetered_line
+from raisf.reports.report import pair_sections, uncounted_line
 from raisf.reports.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
         cost = map(report.told, ("lm_calls", "prompt_tokens", "retrievals", "seconds"))
         rows.append([label, report.em, report.f1, *cost])
     text = (
-        f"n = {len(workspace.test)}; cost: mean per question.{unmetered_line(reports)} {fault_lines(reports)}".strip()
+        f"n = {len(workspace.test)}; cost: mean per question.{uncounted_line(reports)} {fault_lines(reports)}".strip()
     )
     return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)
 
@@ -83,7 +83,7 @@ def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
     for (label, judge), report in found.items():
         scores = {name: score_of(value) for name, value in report["scores"].items()}
         left_out = [report.get(count, 0) for count in missing]
-        n = scores["accuracy"].n if scores else 0
+        n = scores["ece" if "ece" in scores else "accuracy"].n if scores else 0
         rows.append([label, judge, *(scores.get(name) for name in MEASURES), n, *left_out])
     text = "Each judge asked alone, against gold. AURC: the mean risk over all coverages, lower is better."
     text += " Verdicts that could not be read are counted beside n, and are in no measure." * ("unreadable" in missing)

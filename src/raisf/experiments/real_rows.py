@@ -84,7 +84,8 @@ ABOUT = (
     "direct: from memory; rag: reads five passages; rag-reader: the same with the reader of weights-all; zero-shot to "
     "weights-all: RA-ISF with no, labeled or searched demonstrations, with trained judges, and with trained judges and "
     f"answerers; no-...: weights-all without one of its judges. RA-ISF goes {BUDGET['max_depth']} sub-questions deep "
-    f"and makes {BUDGET['max_calls']} LM calls a question at most."
+    f"and makes {BUDGET['max_calls']} LM calls a question at most. Judges alone are asked about the first "
+    f"{JUDGED_QUESTIONS} questions of a set."
 )
 
 

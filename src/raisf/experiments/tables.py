@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import Comparison, compare_records
 from raisf.evaluation.intervals import Score
-from raisf.evaluation.report import Report, summarise
+from raisf.evaluation.report import UNCOUNTED, Report, summarise
 from raisf.experiments import published_results as published
 from raisf.reports import plots
 from raisf.reports.report import (
@@ -87,7 +87,8 @@ def table(
             text += ": hold them against our few-shot rows. Our others show none." if few else "; ours show none."
         if any(report.unreadable for report in reports.values()):
             text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
-        return joined(text, error_line(reports))
+        failed = error_line(reports)
+        return joined(text, failed, UNCOUNTED * bool(failed))
 
     return sections
 

@@ -94,7 +94,7 @@ def training_table(report: dict[str, Any]) -> Table:
             name,
             ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
             f"{first['loss']:.3f} → {best['loss']:.3f}",
-            f"{first['exact']:.0%} → {best['exact']:.0%}",
+            f"{first['exact']:.1%} → {best['exact']:.1%}",
             f"{made['best_epoch']}/{len(made['curve']) - 1}",
             f"{made['tokens_per_second']:,}",
         )

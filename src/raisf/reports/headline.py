@@ -21,7 +21,7 @@ def headline(comparison: "Comparison") -> str:
     if not others:
         return found
     pair = lead(comparison, best, others[0])
-    p = "p < 0.001" if pair.p_em_holm < 1e-3 else f"p = {pair.p_em_holm:.2g}"
+    p = "p < 0.001" if pair.p_em_holm < 1e-3 else f"p = {pair.p_em_holm:.3g}"
     points, p = shown(pair.em), f"{p} after Holm's correction"
     if pair.em.value == 0:
         return f"{found} {others[0]} answers as many."

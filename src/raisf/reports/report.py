@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
-from raisf.evaluation.report import FAILED, UNTOLD
+from raisf.evaluation.report import FAILED, UNCOUNTED, UNTOLD
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from raisf.evaluation.report import Report
 
 ROUTES = ("direct", "passages", "decomposed")
+ACTED = "acted"
+"""The route of ReAct, beside these where it is among the programs."""
 # The means a question that the tables show, and their headings.
 COSTS = {
     "lm_calls": "LM calls",
@@ -96,7 +98,8 @@ def report_of(
     sections["answers"].draw(plots.exact_match(comparison.reports))
     sections["cost"].draw(*plots.accuracy_against_cost(comparison.reports))
     if "routes" in sections:
-        sections["routes"].draw(plots.route_shares(with_routes(comparison.reports), ROUTES))
+        routed = with_routes(comparison.reports)
+        sections["routes"].draw(plots.route_shares(routed, settling(routed)))
     if judges := [section for name, section in sections.items() if name.startswith("judge-")]:
         judges[0].draw(*plots.reliability_curves(judged, plots.colours(comparison.reports)))
     if "cost-of-compiling" in sections:
@@ -200,17 +203,18 @@ def cost_section(reports: "Mapping[str, Report]") -> Section:
     """What each program costs a question."""
     rows: list[list[Cell]] = [[name, *map(report.told, COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
-    text += unmetered_line(reports)
+    text += uncounted_line(reports)
     if any("lm_calls" in report.cost and "retrievals" not in report.cost for report in reports.values()):
         text += " A module of one's own is counted by its LM calls: what it retrieves is not told."
     return Section("Cost", ["program", *COSTS.values()], rows, text)
 
 
-def unmetered_line(reports: "Mapping[str, Report]") -> str:
-    """For a table's text: how many of a program's calls told no tokens; empty where all did."""
+def uncounted_line(reports: "Mapping[str, Report]") -> str:
+    """For a table's text: what its costs leave out, such as the tokens of calls that told none; empty for nothing."""
     missing = {name: report.cost for name, report in reports.items() if report.cost.get("unmetered_calls")}
     told = [f"{name} {cost['unmetered_calls']:.2f} of {cost['lm_calls']:.2f}" for name, cost in missing.items()]
-    return f" Calls that told no tokens, and count for none: {'; '.join(told)}." if told else ""
+    untold = f" Calls that told no tokens, and count for none: {'; '.join(told)}." if told else ""
+    return untold + f" {UNCOUNTED}" * any(report.errors for report in reports.values())
 
 
 def _kinds(comparison: "Comparison") -> Section:
@@ -223,14 +227,24 @@ def _kinds(comparison: "Comparison") -> Section:
 
 def route_section(comparison: "Comparison") -> Section:
     """What each route settles, and how much of that is right."""
-    rows = []
-    for name, report in with_routes(comparison.reports).items():
-        routes = [report.routes.get(route) for route in ROUTES]
+    rows, routed = [], with_routes(comparison.reports)
+    names = settling(routed)
+    for name, report in routed.items():
+        routes = [report.routes.get(route) for route in names]
         rest = 1 - sum(route.share for route in routes if route)
         cells = [f"{route.share:.1%} ({route.correct:.1%})" if route else "0.0%" for route in routes]
-        rows.append([name, *cells, f"{max(0.0, rest):.1%}"])
-    text = "The share of the questions that each route settles, and in brackets how many of these are right."
-    return Section("Routes", ["program", *ROUTES, "no answer"], rows, text)
+        right = sum(route.share * route.correct for of, route in report.routes.items() if of not in names)
+        rows.append([name, *cells, f"{max(0.0, rest):.1%}" + (f" ({right / rest:.1%})" if right else "")])
+    text = (
+        "The share of the questions that each route settles, and in brackets how many of these are right. An answer "
+        '"unknown" counts to the route that gave it; no answer: no route gave any.'
+    )
+    return Section("Routes", ["program", *names, "no answer"], rows, text)
+
+
+def settling(reports: "Mapping[str, Report]") -> tuple[str, ...]:
+    """The routes by which these programs come to answers."""
+    return (*ROUTES, *[ACTED] * any(ACTED in report.routes for report in reports.values()))
 
 
 def with_routes(reports: "Mapping[str, Report]") -> "dict[str, Report]":
@@ -261,8 +275,16 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
             rows.append([name, *(scores.get(measure) for measure in names), n, *left_out])
         if "unreadable" in missing:
             text += " Verdicts that could not be read are counted beside n, and are neither right nor wrong."
+        text += _with_probability(found)
         sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", *missing], rows, text))
     return sections
+
+
+def _with_probability(found: Mapping[str, dict[str, Any]]) -> str:
+    """Over how many of its verdicts a judge's AUROC and ECE are, where its LM gave some of them no probability."""
+    scores = {name: report["scores"] for name, report in found.items() if "ece" in report["scores"]}
+    told = [f"{name} {of['ece']['n']}" for name, of in scores.items() if of["ece"]["n"] < of["accuracy"]["n"]]
+    return f" AUROC and ECE are over the verdicts with a probability ({', '.join(told)})." if told else ""
 
 
 def pair_sections(pairs: "Sequence[Pair]") -> list[Section]:

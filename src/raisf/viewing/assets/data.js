@@ -83,7 +83,9 @@ function nameQuestions() {
   });
 }
 
-const percent = (share) => (100 * share).toFixed(1);
+// Halves go to the even digit, as in the terminal and in reports: toFixed makes 6.3 of 6.25.
+const PERCENT = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1, roundingMode: "halfEven" });
+const percent = (share) => PERCENT.format(100 * share);
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
 // The state is the address's fragment, so that every view is a link.
