@@ -122,7 +122,8 @@ def _evidence(step: Step, gold: Sequence[Passage], quoted: Sequence[str]) -> str
         return " ".join(quoted) if whole else None
     holding = [JudgedPassage.of(passage) for passage in gold if holds(passage.prompt_text, step.answers)]
     answer = next((one for one in step.answers if any(holds(p.prompt_text, (one,)) for p in holding)), "")
-    return holding_sentence(step.question, answer, holding)[0] or ("none" if step.answers[0] in YES_NO else None)
+    otherwise = "none" if normal(step.answers[0]) in YES_NO else None
+    return holding_sentence(step.question, answer, holding)[0] or otherwise
 
 
 def _words(text: str) -> set[str]:

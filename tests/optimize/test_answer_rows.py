@@ -88,8 +88,9 @@ def test_what_stands_in_none_of_the_parts_that_were_found_is_no_lesson() -> None
     elsewhere = many(answer="Oakham", answers=["Oakham"])
     for examples in (quoted, elsewhere):
         assert {row.answer for row in reading_rows(examples, SHELF, 4, random.Random(0))} == {"unknown"}
-    closed = reading_rows(many(answer="yes", answers=["yes"]), SHELF, 4, random.Random(0))
-    assert {(row.answer, row.evidence) for row in closed} == {("yes", "none"), ("unknown", "none")}
+    for answer in ("yes", "Yes.", "NO"):
+        closed = reading_rows(many(answer=answer, answers=[answer]), SHELF, 4, random.Random(0))
+        assert {(row.answer, row.evidence) for row in closed} == {(answer, "none"), ("unknown", "none")}
 
 
 def test_recall_is_learnt_of_what_the_lm_knows_alone() -> None:
