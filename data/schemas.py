@@ -10,7 +10,7 @@ from raisf.data.tables import LISTS
 
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
-_YES_NO = ("yes", "no")
+_YES_NO, _TRUTHS = ("yes", "no"), ("true", "false")
 _IN_A_ROW = ("compositional", "inference", "bridge_comparison")
 _OWN = (*LISTS, "hops", "known")
 SCORINGS = ("squad", "triviaqa")
@@ -55,6 +55,8 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"'answer' must be a text, or 'answers' a list of texts; found {answers!r:.80}")
     if found.get("scoring") not in (None, *SCORINGS):
         raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {found['scoring']!r}")
+    if len(answers) == 1 and answers[0].lower() in _TRUTHS and "true" not in question.lower():
+        answers = [_YES_NO[_TRUTHS.index(answers[0].lower())]]  # a boolean as text; "True or false: ..." asks for it
     # What somebody wrote beside a public set's own fields.
     own = {name: row[name] for name in _OWN if row.get(name) is not None and not found.get(name)}
     return {**found, **own, "answers": list(dict.fromkeys(answers))}

@@ -20,8 +20,10 @@ BROKEN = frozenset(
 # does not know for a text's own end, and of a stream it keeps only what it understood.
 REASONS: dict[Any, Any] = openai_chat._FINISH_REASON_MAP
 REASONS.update(dict.fromkeys(BROKEN, "error"))
-REASONS.update(dict.fromkeys(("max_tokens", "MAX_TOKENS", "max_length", "model_length"), "length"))
-REASONS.update(dict.fromkeys(("sensitive", "safety", "SAFETY", "recitation", "RECITATION"), "content_filter"))
+_CUT = "max_tokens MAX_TOKENS max_length model_length token_limit max_output_tokens"
+_FILTERED = "sensitive safety SAFETY recitation RECITATION content-filter content_filtered refusal"
+REASONS.update(dict.fromkeys(_CUT.split(), "length"))
+REASONS.update(dict.fromkeys(_FILTERED.split(), "content_filter"))
 
 MOST_BYTES = 1 << 26
 """Of a reply: a model of our days writes fewer, be it with a chunk a token or with the likeliest tokens beside each."""

@@ -61,23 +61,24 @@ def reading_rows(
     """Questions and sub-questions with passages to read, the sentence that holds the answer, and the answer.
 
     The passages are the gold ones that the retriever finds, with up to two others; a fifth of the rows have others
-    alone, and "unknown". A question whose gold passages were not all found is left out, as what is left may not do;
-    and so is one of whose gold, cut into parts, the parts with the sentence or the answer were not.
+    alone, and "unknown". A question whose gold passages were not all found is left out, as what is left may not do,
+    and so is one of whose gold, cut into parts, the parts with the sentence or the answer were not: rows of these that
+    say "unknown" would be a third of all, and more the worse the retriever.
     """
     rows = []
     sentences = {example.question: example.get("gold_sentences") for example in trainset}
     for step, passages in searched_steps(trainset, retriever, k):
         gold = gold_among(step, passages)
         others = [one for one in passages if one not in gold and not holds(one.prompt_text, step.answers)]
-        whole = step.all_among(gold)
+        evidence = _evidence(step, gold, sentences.get(step.question) or []) if step.all_among(gold) else None
+        if evidence is None:
+            continue
         shown = up_to(others, rng.randint(0, MOST_OTHERS), rng)
-        if rng.random() < UNANSWERABLE:
-            if others:
-                rows.append(_read(step, shown or others[:1], "none", UNKNOWN))
-        elif whole:
+        if others and rng.random() < UNANSWERABLE:
+            rows.append(_read(step, shown or others[:1], "none", UNKNOWN))
+        else:
             picked = [one for one in passages if one in gold or one in shown]  # in the retriever's order
-            if evidence := _evidence(step, gold, sentences.get(step.question) or []):
-                rows.append(_read(step, picked, evidence, step.answers[0]))
+            rows.append(_read(step, picked, evidence, step.answers[0]))
     return rows
 
 

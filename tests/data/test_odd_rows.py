@@ -21,6 +21,11 @@ def test_a_musique_whose_paragraphs_have_no_numbers_gives_no_step_anothers_title
 
 def test_answers_that_are_true_or_false_are_yes_or_no():
     assert question_row({"question": "Is it?", "golden_answers": [True]})["answers"] == ["yes"]
+    for told, meant in {"True": "yes", "true": "yes", "FALSE": "no"}.items():
+        assert question_row({"question": "Is it?", "golden_answers": [told]})["answers"] == [meant]
+        assert question_row({"question": "True or false: it is.", "answer": told})["answers"] == [told]
+    several = ["True", "Truth"]
+    assert question_row({"question": "Which song is it?", "answers": several})["answers"] == several
     assert question_row({"question": "Is it?", "answers": False})["answers"] == ["no"]
 
 

@@ -137,7 +137,10 @@ def test_half_of_a_stream_is_no_answer(faulty, monkeypatch, rest):
             asyncio.run(streamed(lm))
 
 
-@pytest.mark.parametrize("reason", ["max_tokens", "MAX_TOKENS", "model_length", "SAFETY", "sensitive"])
+@pytest.mark.parametrize(
+    "reason",
+    "max_tokens MAX_TOKENS model_length token_limit SAFETY sensitive content-filter content_filtered refusal".split(),
+)
 def test_an_answer_that_was_cut_off_is_none_whatever_its_server_calls_that(ill, faulty, monkeypatch, reason):
     monkeypatch.setitem(faulty.BODIES, reason, lambda right: faulty.completion(right[:-30], reason))
     with ill(reason) as endpoint:

@@ -45,13 +45,21 @@ def many(**more: Any) -> list[dspy.Example]:
 def test_a_reader_learns_from_gold_passages_among_others_and_to_say_unknown_without_them() -> None:
     rows = reading_rows(many(), SHELF, 4, random.Random(0))
     told = [row for row in rows if row.answer != "unknown"]
-    assert 0.1 < 1 - len(told) / len(rows) < 0.4
+    assert 0.1 < 1 - len(told) / len(rows) < 0.3
     assert all(row.evidence == "Ada Hill was born in Elmton." for row in told)
     assert all("Ada Hill" in " ".join(row.passages) and row.answer == "Elmton" for row in told)
     assert {len(row.passages) for row in told} == {1, 2, 3}
     unknown = [row for row in rows if row.answer == "unknown"]
     # Elmton's own passage holds the answer too: it is no passage without it.
     assert all(row.evidence == "none" and row.passages and "Elmton" not in " ".join(row.passages) for row in unknown)
+
+
+def test_a_fifth_of_the_rows_say_unknown_however_many_questions_have_no_passage_to_answer_them() -> None:
+    """The questions left out still gave rows of this kind: more than half of these, a third of those of real sets."""
+    lost = [question(question=f"Who was Cleo Fell ({number})?", gold_titles=["Cleo Fell"]) for number in range(300)]
+    rows = reading_rows([*many(), *lost], SHELF, 4, random.Random(0))
+    assert {"Ada"} == {row.question.split()[2] for row in rows} and len(rows) == 60
+    assert 0.1 < sum(row.answer == "unknown" for row in rows) / len(rows) < 0.3
 
 
 def test_a_question_of_several_passages_is_read_only_where_all_were_found() -> None:
@@ -87,7 +95,7 @@ def test_what_stands_in_none_of_the_parts_that_were_found_is_no_lesson() -> None
     quoted = many(gold_sentences=["Her sister Cleo moved to Oakham with the circus in 1910."])
     elsewhere = many(answer="Oakham", answers=["Oakham"])
     for examples in (quoted, elsewhere):
-        assert {row.answer for row in reading_rows(examples, SHELF, 4, random.Random(0))} == {"unknown"}
+        assert not reading_rows(examples, SHELF, 4, random.Random(0))
     for answer in ("yes", "Yes.", "NO"):
         closed = reading_rows(many(answer=answer, answers=[answer]), SHELF, 4, random.Random(0))
         assert {(row.answer, row.evidence) for row in closed} == {(answer, "none"), ("unknown", "none")}
