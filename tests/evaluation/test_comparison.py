@@ -112,6 +112,7 @@ def test_different_questions_are_no_comparison():
         compare_records({"a": _records([1, 0]), "b": _records([1])})
 
 
+@pytest.mark.slow
 def test_thousands_of_questions_are_resampled_without_gigabytes():
     ours = np.random.default_rng(0).random(2_000)
     tracemalloc.start()

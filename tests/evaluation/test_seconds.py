@@ -59,6 +59,7 @@ def test_no_question_waits_for_a_model_to_be_read(slow: Asks) -> None:
     assert report.errors == 0 and report.cost["seconds"] < READING < time.perf_counter() - start
 
 
+@pytest.mark.slow
 def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
     rows = [(at, {"question": example.question}) for at, example in enumerate(ASKED)]
     found, error = cluster.answer(cluster.Work(slow, {}, None), rows, threads=3)
@@ -66,6 +67,7 @@ def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
     assert all(failure is None and seconds < READING for _, _, failure, seconds, _ in found)
 
 
+@pytest.mark.slow
 def test_nor_for_the_model_by_which_skr_compares_questions(
     makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,6 +263,7 @@ def test_weights_are_in_memory_once(llama):
     assert copy.deepcopy(engine) is engine
 
 
+@pytest.mark.slow
 def test_an_engine_that_waits_for_company_never_waits_for_ever(llama, monkeypatch):
     # A machine that is busy for a millisecond at the wrong moment stopped every question of the process for good. With
     # a moment this short nearly any moment is the wrong one.

@@ -143,6 +143,7 @@ def test_the_answers_are_an_aim_of_their_own_and_need_no_gold_of_the_judges(prog
     assert len(every) <= 3 * len(set(every)), "a judgement was bought again for another threshold"
 
 
+@pytest.mark.slow
 def test_where_gold_shows_the_gap_the_answers_find_it(program: RAISF) -> None:
     made, report = calibrated(program, n=12, aim="answer")
     assert report["answer"]["after"]["value"] == 1
@@ -225,6 +226,7 @@ def test_no_threshold_moves_for_what_chance_may_have_done(program: RAISF) -> Non
         assert report["answer"]["difference"]["value"] == 0
 
 
+@pytest.mark.slow
 def test_calls_may_be_saved_at_a_price(program: RAISF, lm: ScriptedLM) -> None:
     """From memory a question costs two calls, from passages five; the price decides what is worth it."""
     made: dict[float, Any] = {}

@@ -85,6 +85,7 @@ class Asking(dspy.Module):
         return self.rag(question=question)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["parallel", pytest.param("two LMs", marks=pytest.mark.slow)])
 def test_a_module_is_calibrated_on_what_it_gives_in_threads_and_under_several_lms(mode: str) -> None:
     """One failed on every question, the other was answered by the LM that had been asked before."""

@@ -59,6 +59,7 @@ def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
     assert made.self_knowledge == min(found, key=lambda kind: found[kind]["lm_calls"])
 
 
+@pytest.mark.slow
 def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tried() -> None:
     program = RAISF(Shelf(of_its_own), k=2)
     program.set_lm(scoring(drafting))
@@ -95,6 +96,7 @@ def patchy(fields: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": "relevant", "probability": "0.8", "answer": "wrong", "sub_questions": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aim", ["answer", "accuracy"])
 def test_the_judge_of_sufficiency_has_a_threshold_of_its_own(tmp_path: Path, aim: str) -> None:
     program = RAISF(Shelf(of_its_own), k=2, use_know=False, sufficiency=True)

@@ -87,6 +87,7 @@ def _prefers_demonstrations(monkeypatch: pytest.MonkeyPatch):
     return answer_exact_match
 
 
+@pytest.mark.slow
 def test_bootstrapping_shows_the_answerers_their_own_right_runs(
     program: RAISF, world, monkeypatch: pytest.MonkeyPatch
 ) -> None:

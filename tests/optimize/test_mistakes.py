@@ -148,6 +148,7 @@ def test_a_module_that_asks_for_something_else_is_calibrated_by_its_answers(prog
     assert report["answer"]["after"] and all(one["skipped"] for one in report["judges"].values())
 
 
+@pytest.mark.slow
 def test_questions_of_two_files_with_the_same_ids_all_count(program: RAISF, world: Any, tmp_path: Path) -> None:
     twins = [one.copy(id=str(place % 10)) for place, one in enumerate(world.train)]
     with pytest.raises(InputError, match="two training questions share the id '0'"):

@@ -271,6 +271,7 @@ def test_the_judges_learn_probes_by_what_their_verdicts_are_worth(
     assert loaded.know.lm.probe and loaded.compile_report["outcomes"]["lm_calls"] > 0
 
 
+@pytest.mark.slow
 def test_the_judges_learn_demonstrations_whose_verdicts_paid(
     gullible: RAISF, world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +285,7 @@ def test_the_judges_learn_demonstrations_whose_verdicts_paid(
     assert made.compile_report["strategy"] == "labeled" and made.compile_report["by"] == "prompts"
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_never_asked_is_left_out(gullible: RAISF, world: Any, tmp_path: Path) -> None:
     """All tries were paid before it was said that there are no outcomes of the judge of what is known."""
     guesses = itertools.count()

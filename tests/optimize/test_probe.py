@@ -33,8 +33,6 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 from tests.optimize.halving import Count
 
-# The regression
-
 
 def rows(rng: Any, n: int, labels: int, width: int, apart: float) -> LabelledStates:
     """Two layers: the first is noise, of the second some features are larger for each label."""
@@ -212,6 +210,7 @@ def test_another_base_is_refused_and_the_same_one_elsewhere_is_taken(
     assert program.compose.lm.base.startswith(f"local/{tmp_path}")
 
 
+@pytest.mark.slow
 def test_a_second_compile_finds_what_the_first_has_fitted(
     compiled: Any, home: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_runs_on_a_cluster_teach_what_they_teach_here() -> None:
     assert len(program.seconds) == len(there.of["ask"]) == len(ASKED), "each was asked here and on a node"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [lambda program: program, with_steps])
 def test_no_run_waits_for_a_model_to_be_read(
     way: Callable[..., Any], makers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

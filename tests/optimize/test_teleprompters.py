@@ -157,6 +157,7 @@ def test_inside_better_together_prompts_then_weights(program: RAISF, world: Any,
     assert [dict(demo) for demo in both.know.demos] == [dict(demo) for demo in made["p"].know.demos]
 
 
+@pytest.mark.slow
 def test_inside_better_together_a_probe_reads_the_prompts_that_were_chosen_before(
     program: RAISF, world: Any, llama: Path
 ) -> None:
@@ -274,6 +275,7 @@ def test_verdicts_are_tried_in_ra_isf_itself_only(wrap: Wrap, world: Any) -> Non
         raisf.OutcomeJudges(by="prompts", **QUIET).compile(wrap, trainset=world.train[:20], valset=world.dev[:3])
 
 
+@pytest.mark.slow
 def test_judges_learn_by_outcome_inside_better_together(program: RAISF, world: Any) -> None:
     right = program.know.lm._script.answer
 

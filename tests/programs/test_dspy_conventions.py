@@ -211,6 +211,7 @@ def test_streamify_gives_status_tokens_and_the_prediction(
         assert statuses.count("asking") == 7 and len(items) > 50
 
 
+@pytest.mark.slow
 def test_a_slow_search_is_waited_for_no_longer_than_max_seconds_where_answers_stream(faulty: Any) -> None:
     """The question came to its end when the retriever did."""
     over = threading.Event()

@@ -211,6 +211,7 @@ def test_a_question_is_answered_with_the_settings_that_held_where_it_was_asked()
         assert [event.answer for event in events if event.type == "done"] == ["asked for"]
 
 
+@pytest.mark.slow
 def test_weights_are_read_in_no_questions_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first question of a process ended as "unknown": reading them took longer than its seconds."""
     load = engine.InferenceEngine.load

@@ -56,6 +56,7 @@ def test_an_hours_patience_is_not_had(faulty: Any, kind: str) -> None:
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.slow
 def test_what_was_given_up_is_closed(faulty: Any) -> None:
     """Else a server that trickles would hold threads and connections for ever."""
     with faulty.serve(1.0, kinds=["trickle"]) as endpoint:

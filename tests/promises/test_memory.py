@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+import pytest
 from dspy.clients.base_lm import GLOBAL_HISTORY
 
 from raisf.experiments.opening import LMChoice, open_program, without_cache
@@ -24,6 +25,7 @@ def test_commands_keep_no_history_of_calls(faulty: Any, tmp_path: Path) -> None:
     assert len(GLOBAL_HISTORY) == before
 
 
+@pytest.mark.slow
 def test_an_endpoints_lm_leaves_nothing_behind_for_a_call(faulty: Any) -> None:
     from raisf.lm.connect import connect
 

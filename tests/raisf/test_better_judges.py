@@ -15,6 +15,7 @@ def home(make_home: Any) -> Any:
     return make_home(train=16, dev=12, test=4, entities=2100)
 
 
+@pytest.mark.slow
 def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own(
     home: Any, capsys: Any, monkeypatch: Any
 ) -> None:
@@ -35,6 +36,7 @@ def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own
     assert measured["risk"]["right"]["1"] == pytest.approx(measured["em"]["value"])
 
 
+@pytest.mark.slow
 def test_each_kind_of_self_knowledge_is_measured_alone(home: Any, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(home)
     for kind in ("verbal", "confidence"):

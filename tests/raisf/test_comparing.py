@@ -157,6 +157,7 @@ def test_what_was_answered_and_judged_is_not_asked_again(home, report, capsys, m
     assert (report / "report.html").read_text("utf-8") == before
 
 
+@pytest.mark.slow
 def test_what_does_not_say_what_it_took_to_compile_is_compared_all_the_same(home, tmp_path):
     """As the program that ships, and one that was only calibrated."""
     for name, told in (("shipped", {"how": "weights"}), ("calibrated", {"calibration": {}})):

@@ -136,6 +136,7 @@ def test_it_is_compared_with_ours_under_a_label(capsys):
     assert found["programs"]["mine"]["em"] == found["programs"]["rag"]["em"], "the same retrieval, reading and k"
 
 
+@pytest.mark.slow
 def test_it_is_compiled_and_its_artifact_is_opened_by_naming_the_class(home, capsys):
     files = ["--train", "world/train.jsonl", "--dev", "world/dev.jsonl", "--index", "index", "--out", "artifact"]
     made = run_json(capsys, "compile", "--program", "mine.rag:Wrapped", *files, "--strategy", "bootstrap")

@@ -105,6 +105,7 @@ def test_too_few_questions_to_calibrate_the_confidence_on_are_told_at_once(argv,
     assert "calibrated on 10 answers or more, not 6" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_kept_where_the_confidence_cannot_be_calibrated(argv, capsys, tmp_path, monkeypatch):
     """All that was paid for was thrown away, for the want of six more questions."""
     monkeypatch.setattr("raisf.commands.calibrating.CalibrationChoice.check_confidence", lambda *_: None)

@@ -41,6 +41,7 @@ def test_it_finds_paraphrases_and_scores_by_cosine(passages: list[Passage], tmp_
     assert same.pid == "p0" and same.score == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_it_is_told_how_many_passages_the_model_does_not_read_to_their_end(
     passages: list[Passage], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

@@ -141,6 +141,7 @@ class Endless(dspy.Module):
         return dspy.Prediction(answer="late")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", [dspy.Predict("question -> answer"), Direct()], ids=["predictor", "program"])
 @pytest.mark.parametrize("ends", ["limit", "leaving"])
 def test_a_module_of_ones_own_ends_with_its_seconds_or_its_client(

@@ -86,6 +86,7 @@ def served_meanwhile(server: Any, ask: Any, caplog: Any) -> Iterator[None]:
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+@pytest.mark.slow
 def test_who_stops_in_the_middle_of_a_request_is_cut_off(
     impatient: None, server: Any, served_meanwhile: None, ask: Any
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_body_that_comes_byte_by_byte_for_ever_is_cut_off(
                 time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_who_never_reads_its_events_is_cut_off_and_its_question_stopped(
     impatient: None, service: Service, script: Any, start: Any, ask: Any
 ) -> None:
@@ -133,6 +135,7 @@ def test_who_never_reads_its_events_is_cut_off_and_its_question_stopped(
         until(lambda: service.admission.under_way == 0)
 
 
+@pytest.mark.slow
 def test_who_never_reads_a_whole_answer_is_cut_off(impatient: None, documents: Path, make: Any, start: Any) -> None:
     with (documents / "atlas/rivers.md").open("w") as file:
         file.write("x" * (32 << 20))
