@@ -25,7 +25,8 @@ from raisf.utils.progress import progress_bar
 
 # Questions after which what is collected is safe on disk.
 CHUNK = 50
-FORMAT = 2
+FORMAT = 3
+"""Of a folder: another where rows are labelled or kept otherwise, as old and new ones in one file would not agree."""
 _STATE, _JOURNAL, _LOCK = "collected.json", "journal.jsonl", ".lock"
 # The journal's key of what the teacher has cost; no question's id, which is a text without a line break here.
 _COST = "the teacher's cost\n"
@@ -165,7 +166,7 @@ def _open(folder: Path, made: str) -> Journal:
     found = read_json(folder / _STATE)
     if found.get("format") != FORMAT:
         raise InputError(
-            f"{folder} was collected by an earlier version, which kept less of each row: give a new folder"
+            f"{folder} was collected by an earlier version, which labelled or kept rows otherwise: give a new folder"
         )
     if found.get("made") != made:
         raise InputError(f"{folder} holds rows of another program, LM, teacher or training file: give a new folder")

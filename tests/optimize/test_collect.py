@@ -301,6 +301,15 @@ def test_a_folder_of_another_collection_or_with_other_things_is_refused(program,
         collect(program, [], tmp_path / "none", progress=False)
 
 
+def test_a_folder_whose_rows_were_labelled_by_earlier_rules_is_refused_not_gone_on_with(program, world, tmp_path):
+    """Half of its rows would have been relevant by the one rule, and half by the other."""
+    collect(program, world.train[:4], tmp_path / "judges", progress=False)
+    state = tmp_path / "judges" / "collected.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "format": 2}))
+    with pytest.raises(InputError, match="labelled or kept rows otherwise: give a new folder"):
+        collect(program, world.train[:4], tmp_path / "judges", progress=False)
+
+
 def test_splits_that_share_a_question_are_refused(program, world, tmp_path):
     with pytest.raises(InputError, match=r"in the test split too.*take them out"):
         collect(program, world.train, tmp_path / "judges", others={"test": world.train[3:4]}, progress=False)
