@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from raisf.retrieval.corpus import docx, markdown, pdf, readers, restructured, tables, web
+from raisf.retrieval.corpus import docx, markdown, pdf, plain, readers, restructured, tables, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
 KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
-    ".txt": readers.read_text,
+    ".txt": plain.read_text,
     ".md": markdown.read_markdown,
     ".markdown": markdown.read_markdown,
     ".mdx": markdown.read_mdx,

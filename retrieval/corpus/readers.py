@@ -1,4 +1,4 @@
-"""Reading plain text: txt, jsonl and json. Each reader streams a file's passages."""
+"""Reading jsonl and json, and what all readers make passages from. Each streams a file's passages."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,8 +11,7 @@ import ujson
 
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import marked_encoding, read_lines
-from raisf.retrieval.corpus.splitting import BREAK, entries_apart, pieces_of, split_text, without_leaders
-from raisf.retrieval.corpus.titles import title_of, titled
+from raisf.retrieval.corpus.splitting import BREAK, pieces_of, split_text
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
@@ -54,13 +53,6 @@ class Section:
         """A part of the paragraphs that are given, from a line on."""
         text = BREAK.join(text for _, text in blocks)
         return cls(title, heading, {"line": line}, text, level, [lines for lines, _ in blocks])
-
-
-def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
-    """The passages of a txt file."""
-    title, lines = titled(read_lines(file, name, encoding))
-    text = entries_apart(without_leaders(joined(lines, name)))
-    return passages_of(name, [Section(title or title_of(file), "", {}, text)])
 
 
 def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:

@@ -6,7 +6,7 @@ A passage is judged and read with its title. A wrong one does more harm than non
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,15 @@ _LONGEST, _WIDEST = 15, 120
 _CLOSE_TITLE, _PARAGRAPH = 10, 90
 # Lines that are looked at: blank ones, the title, what follows; and lines of front matter.
 _LOOKED_AT, _FRONT = 20, 300
+# Words of a block of front matter that is a part of the page, and no description of it.
+_BLOCK = 25
 
 _UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
 # A list, a quotation, a table, code, front matter, a heading or a link of Markdown, a tag; the end of a sentence, or
 # what leads to one (also in Chinese and Japanese); a template's tag, a block's mark.
 _NO_TITLE = re.compile(r"[#>|`+*<{=-]|:::|\.\. |!?\[|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
 _TOLD = re.compile(r"title\s*[:=]\s*(\S.*?)\s*$", re.IGNORECASE)
+_SENTENCE = re.compile(r"\w[.!?](\s|$)")
 _FOLDED = re.compile(r"[>|][+-]?\d?$")
 _NUMERAL = re.compile(r"(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 _PART = re.compile(r"(PART|CHAPTER|SECTION|SUMMARY|INTRODUCTION|CONTENTS|APPENDIX|PREFACE|CONCLUSIONS?)\b")
@@ -82,7 +85,7 @@ class FrontMatter:
 
 
 def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[str]]:
-    """The front matter of a text, and the text's lines; those of the front matter are blank."""
+    """The front matter of a text, and the text's lines; those of the front matter are blank but where it has prose."""
     rest = iter(lines)
     head = list(itertools.islice(rest, _FRONT))
     fence = head[0].strip() if head else ""
@@ -97,7 +100,39 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
     title = clean(told.strip("'\""))
     said = (line.strip(" -'\"\n\r\t") for line in head[1:end] if not line.startswith("#"))
     front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)))
-    return front, itertools.chain(["\n"] * (end + 1), head[end + 1 :], rest)
+    inside = _prose(head[1:end]) if fence == "---" else {}
+    shown = [inside.get(place, "\n") for place in range(end)]
+    return front, itertools.chain(["\n", *shown], head[end + 1 :], rest)
+
+
+def _prose(lines: Sequence[str]) -> dict[int, str]:
+    """The lines of YAML that are a text of several sentences or paragraphs, by their place: a page may lie there.
+
+    Such are blocks, `text: |`, of `_BLOCK` words and more with a sentence; a shorter one is a description or a caption.
+    """
+    import yaml
+
+    try:
+        nodes = [yaml.compose("".join(lines), Loader=yaml.SafeLoader)]
+    except (yaml.YAMLError, RecursionError):  # a template's, perhaps
+        return {}
+    found, seen = dict[int, str](), set[int]()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen:  # an anchor's, maybe one within itself
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.CollectionNode):
+            nodes += itertools.chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+        elif isinstance(node, yaml.ScalarNode) and node.style in ("|", ">") and _is_prose(node.value):
+            block = lines[node.start_mark.line + 1 : node.end_mark.line]
+            inwards = min(len(line) - len(line.lstrip()) for line in block if line.strip())
+            found |= {node.start_mark.line + 1 + place: line[inwards:] or "\n" for place, line in enumerate(block)}
+    return found
+
+
+def _is_prose(text: str) -> bool:
+    return len(text.split()) >= _BLOCK and _SENTENCE.search(text) is not None
 
 
 def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:

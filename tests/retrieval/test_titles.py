@@ -126,6 +126,35 @@ def test_front_matter_is_no_text_but_tells_the_title(tmp_path: Path):
     assert found["open.md#1"].text == "key: value"
 
 
+def test_a_page_that_lies_in_its_front_matter_is_read(tmp_path: Path):
+    """Sites that editors fill in have it there: of a choir's page on joining two words were all that was found."""
+    rehearse = (
+        "  - text: |\n      ## Rehearsals\n      On Fridays at 7:30 p.m. in the school.\n\n      The first term is free"
+    )
+    more = ". After it the choir asks 100 pounds a year, or 95 of those with a concession, and has no auditions.\n"
+    noted = "note: |\n  Short.\n"
+    (tmp_path / "join.md").write_text(f"---\ntitle: Join the choir\n{noted}sections:\n{rehearse}{more}---\nJoin page\n")
+    found = list(read_documents(tmp_path / "join.md"))
+    assert [(p.title, p.text, p.metadata["line"]) for p in found] == [
+        (
+            "Join the choir",
+            "Rehearsals: On Fridays at 7:30 p.m. in the school. The first term is free" + more.strip() + " Join page",
+            7,
+        )
+    ]
+    block = "  b: |\n    " + "One word after another stands here. " * 8 + "\n"
+    for odd in (
+        f"a: &x\n  - *x\n{block}",
+        f"a: [\n{block}",
+        "".join(f"k{n}: &k{n} [{'*k' + str(n - 1) + ',' if n else ''}1]\n" for n in range(9)),
+    ):
+        (tmp_path / "odd.md").write_text(f"---\ntitle: Odd\n{odd}---\nThe text.\n")
+        assert "The text." in [p.text for p in read_documents(tmp_path / "odd.md")][-1]
+    css = "style: |\n" + "  .a { color: red; margin: 0 1px 2px 3px; }\n" * 9
+    (tmp_path / "styled.md").write_text(f"---\ntitle: Styled\n{css}---\nThe text.\n")
+    assert [p.text for p in read_documents(tmp_path / "styled.md")] == ["The text."]
+
+
 def test_a_heading_with_a_colon_has_one_colon_behind_it(tmp_path: Path):
     (tmp_path / "laser.md").write_text("# Laser cutter\n## Allowed materials:\nWood and paper.\n")
     assert [p.text for p in read_documents(tmp_path)] == ["Allowed materials: Wood and paper."]
