@@ -36,38 +36,36 @@ def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 def _sections(text: str, title: str) -> Iterator[Section]:
     """The parts of a text, one at least, each below its heading; a kind of rule has a level, in their order."""
     lines, kinds, place = text.split("\n"), list[_Kind](), 0
+    rules = [found[1] if (found := _RULE.fullmatch(line.strip())) else "" for line in lines]
     heading, level, said = "", 0, list[str]()
     while place < len(lines):
-        if found := _heading(lines[place - 1 : place] if place else [], lines[place : place + 3]):
+        if found := _heading(lines, rules, place):
             if level or any(map(str.strip, said)):
                 yield Section(title, heading, {}, entries_apart("\n".join(said)), level)
-            heading, kind, length = found
+            heading, kind, place = found
             kinds += [] if kind in kinds else [kind]
             level, said = kinds.index(kind) + 1, []
-            place += length
         else:
-            said.append("" if _RULE.fullmatch(clean(lines[place])) else lines[place])
+            said.append("" if rules[place] else lines[place])
             place += 1
     yield Section(title, heading, {}, entries_apart("\n".join(said)), level)
 
 
-def _heading(above: Sequence[str], lines: Sequence[str]) -> tuple[str, _Kind, int] | None:
-    """The heading that a text's next three lines begin with, its kind, and how many of them it takes.
+def _heading(lines: Sequence[str], rules: Sequence[str], place: int) -> tuple[str, _Kind, int] | None:
+    """The heading that stands at a place of a text, its kind, and the place behind it; None: there is none.
 
     Args:
-        above: The line before them, if there is one.
-        lines: They themselves, or what is left of the text.
-
-    Returns:
-        None where they begin with no heading.
+        lines: Of the text.
+        rules: The character of each line that is a rule, and of others nothing.
+        place: Where it begins, maybe with the rule above it.
     """
-    first, second, third = (clean(line) for line in [*lines, "", ""][:3])
-    rules = [_RULE.fullmatch(line) for line in (first, second, third)]
-    if rules[0] and rules[2] and rules[0][1] == rules[2][1] and not rules[1] and _may_head(second):
-        return second, (rules[0][1], True), 3
-    apart = not above or not above[0].strip() or _RULE.fullmatch(clean(above[0]))
-    if apart and rules[1] and not rules[0] and _may_head(first) and len(second) >= _SHARE * len(first):
-        return first, (rules[1][1], False), 2
+    first, second, third = [*rules[place : place + 3], "", ""][:3]
+    if first and third == first and not second and _may_head(line := clean(lines[place + 1])):
+        return line, (first, True), place + 3
+    apart = place == 0 or rules[place - 1] or not lines[place - 1].strip()
+    if apart and second and not first and _may_head(line := clean(lines[place])):
+        if len(lines[place + 1].strip()) >= _SHARE * len(line):
+            return line, (second, False), place + 2
     return None
 
 
