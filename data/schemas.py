@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from raisf.data.tables import LISTS
@@ -177,16 +177,22 @@ def _named_sentences(row: dict[str, Any], supporting: list[tuple[Any, Any]]) -> 
 def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     """The decomposition in a copy of 2WikiMultihopQA with `qa_pairs`: a question and an answering sentence per hop.
 
-    Its answers are the objects of the evidences; where a later question has one in its words, it refers to it as "#1".
-    Nothing is given where pairs and evidences do not match, and no titles where one is not the subject of its triple:
-    the supporting facts then tell them, which stand in the order of the hops (395 of the 395 where both are known).
+    Its answers are the objects of the evidences, in the order of the pairs; where a later question has one in its
+    words, it refers to it as "#1". Nothing is given where pairs and evidences do not match, and no titles where one is
+    not the subject of its triple: the supporting facts then tell them, which stand in the order of the hops (395 of the
+    395 where both are known), as the evidences do.
     """
-    triples = row.get("evidences") or []
+    told = row.get("evidences") or []
     pairs = row["qa_pairs"]
-    if len(pairs) != len(triples) or not all(isinstance(triple, list) and len(triple) == 3 for triple in triples):
+    if len(pairs) != len(told) or not all(isinstance(triple, list) and len(triple) == 3 for triple in told):
         return {}
-    if not all(obj in pair["answer"] for pair, (_, _, obj) in zip(pairs, triples, strict=True)):
-        return {}
+    triples = list[list[str]]()
+    for pair in pairs:
+        left = [triple for triple in told if triple not in triples]
+        best = max(left, key=lambda triple: _matches(pair, triple), default=None)
+        if best is None or not _matches(pair, best):
+            return {}
+        triples.append(best)
     asked: list[str] = []
     for number, pair in enumerate(pairs):
         text = pair["question"]
@@ -197,11 +203,19 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
         return {}  # it has an earlier answer in other words, which nobody can know who breaks the question down
     named = [[t for t in titles if t == subject or t.startswith(f"{subject} (")] for subject, _, _ in triples]
     found = [one[0] for one in named if len(one) == 1]
+    if triples != told and len(found) != len(pairs):
+        return {}
     return {
         "sub_questions": asked,
         "sub_answers": [obj for _, _, obj in triples],
         "sub_titles": found if len(found) == len(pairs) else [],
     }
+
+
+def _matches(pair: dict[str, Any], triple: Sequence[str]) -> int:
+    """How well a triple fits a pair: its object may stand there in other words, as dates and nationalities do."""
+    subject, _, obj = triple
+    return 2 * (obj in pair["answer"]) + (subject in pair["question"] or subject in pair["answer"])
 
 
 def _musique(row: dict[str, Any]) -> dict[str, Any]:

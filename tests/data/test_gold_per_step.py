@@ -102,6 +102,26 @@ def test_pairs_of_2wiki_that_do_not_match_their_evidences_are_no_decomposition()
     assert "sub_questions" not in question_row(swapped)
 
 
+def test_evidences_of_2wiki_in_another_order_or_in_other_words_than_the_pairs_are_matched_to_them() -> None:
+    """A seventh of its questions had no decomposition: dates stand there another way round, and Swedish for Sweden."""
+    told: dict[str, Any] = {
+        "type": "comparison",
+        "question": "Were Ada Hill and Bo Fell of the same nationality?",
+        "supporting_facts": [["Bo Fell", 0], ["Ada Hill", 0]],
+        "evidences": [["Bo Fell", "country", "Swedish"], ["Ada Hill", "country", "Swedish"]],
+        "qa_pairs": [
+            {"question": "Where is Ada Hill from?", "answer": "Ada Hill is from Sweden."},
+            {"question": "Where is Bo Fell from?", "answer": "Bo Fell is from Sweden."},
+        ],
+    }
+    row = question_row({**TWO_WIKI, **told})
+    assert (row["sub_answers"], row["sub_titles"]) == (["Swedish"] * 2, ["Ada Hill", "Bo Fell"])
+    # By the supporting facts' order each would have the other's paragraph.
+    assert "sub_questions" not in question_row({**TWO_WIKI, **told, "supporting_facts": [["Bo", 0], ["Ada", 0]]})
+    other = [["Bo Fell", "country", "Swedish"], ["Cy Dale", "country", "Danish"]]
+    assert "sub_questions" not in question_row({**TWO_WIKI, **told, "evidences": other})
+
+
 @pytest.mark.parametrize("name", ["musique/sample_200.jsonl", "musique/train_sample.json"])
 def test_all_steps_of_the_real_musique_have_the_paragraph_that_they_name(name: str) -> None:
     if not (SHARED / name).is_file():
