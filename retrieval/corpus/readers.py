@@ -90,6 +90,8 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     for section in _with_bare_headings(sections):
         heading = section.heading
         for piece, paragraph, start in pieces_of(section.text):
+            if not any(map(str.isalnum, piece)):  # a rule, an ornament
+                continue
             number += 1
             within = section.lines[paragraph] if section.lines and (paragraph or start) else ()
             line = within[bisect_right(within, start, key=itemgetter(0)) - 1][1] if within else None

@@ -1,4 +1,4 @@
-"""What site generators write into a text that is no text: tags of templates, marks of their blocks.
+"""What generators of sites and notebooks write into a text that is none: tags of templates, marks of blocks and links.
 
 Lines stay lines: what stands in which one is cited.
 """
@@ -25,6 +25,12 @@ _INDENTED = re.compile(r"""( *)(?:(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?: [\w-]+)*|===(
 _COLONS = re.compile(
     r"( *):{3,}[ \t]*(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?"
     r"""[ \t]*(?:\[(.*)\]$|\{[^{}]{0,200}\btitle="([^"]{0,200})"[^{}]{0,200}\}$)?"""
+)
+# An element of HTML whose contents are Markdown, as kramdown has them; a link to another note of a wiki or a notebook.
+_CONTAINER = re.compile(r""" {0,3}<[a-zA-Z][\w-]*(?: [^<>]*)? markdown(?:=["']?(?:1|block|span)["']?)?(?: [^<>]*)?>$""")
+_NOTE = re.compile(
+    r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
+    r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
 )
 _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
 _FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
@@ -72,12 +78,25 @@ def as_markdown(text: str) -> str:
         elif line.startswith(" " * _CODE_INDENT):
             pass  # code perhaps
         else:
-            line = without_tags(line)
+            line = "" if _CONTAINER.match(line.rstrip()) else _without_notes(without_tags(line))
             if not above.strip() and (heading := _HEADING.match(line.rstrip())):
                 line = f"{'#' * int(heading[1])} {heading[2]}"
         lines.append(line)
         above = line
     return "\n".join(lines)
+
+
+def _without_notes(line: str) -> str:
+    """A line with the words of its links to other notes, `[[engine]]` or `[[engine|motor]]`, without what it shows."""
+    if "[[" not in line:
+        return line
+
+    def said(found: re.Match[str]) -> str:
+        if found["note"] is None:  # code
+            return found[0]
+        return "" if found["shown"] else found["words"] or found["note"].replace("#", " ").strip()
+
+    return _NOTE.sub(said, line)
 
 
 def fence_at(line: str, fence: str) -> str:

@@ -92,17 +92,33 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
     first = next((line for line in head[1:] if line.strip() and not line.startswith("#")), "")
     ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))
     end = next(ends, None) if fence in ("---", "+++") and _KEY.match(first) else None
-    if end is None:  # a rule, if anything
+    if end is not None:
+        told, behind = head[1:end], end + 1
+    elif behind := _unfenced(head):
+        told = head[:behind]
+    else:  # a rule, if anything
         return FrontMatter("", ""), itertools.chain(head, rest)
-    place, told = next(((at, found[1]) for at, line in enumerate(head[:end]) if (found := _TOLD.match(line))), (0, ""))
-    if _FOLDED.match(told):  # it stands below, further in
-        told = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), head[place + 1 : end]))
-    title = clean(told.strip("'\""))
-    said = (line.strip(" -'\"\n\r\t") for line in head[1:end] if not line.startswith("#"))
+    place, title = next(((at, found[1]) for at, line in enumerate(told) if (found := _TOLD.match(line))), (0, ""))
+    if _FOLDED.match(title):  # it stands below, further in
+        title = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), told[place + 1 :]))
+    title = clean(title.strip("'\""))
+    said = (line.strip(" -'\"\n\r\t") for line in told if not line.startswith("#"))
     front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)))
-    inside = _prose(head[1:end]) if fence == "---" else {}
-    shown = [inside.get(place, "\n") for place in range(end)]
-    return front, itertools.chain(["\n", *shown], head[end + 1 :], rest)
+    inside = _prose(told) if fence == "---" else {}
+    shown = [inside.get(place, "\n") for place in range(len(told))]
+    fences = ["\n"] * (end is not None)
+    return front, itertools.chain(fences, shown, fences, head[behind:], rest)
+
+
+def _unfenced(head: Sequence[str]) -> int:
+    """The lines of metadata that a text begins with, its title first and a blank line behind, as Pelican has it."""
+    if not (head and _TOLD.match(head[0])):
+        return 0
+    end = next((place for place, line in enumerate(head) if not line.strip()), 0)
+    if not all(_KEY.match(line) or line[:1].isspace() for line in head[:end]):
+        return 0
+    below = next((place for place in range(end, len(head)) if head[place].strip()), end)
+    return below + 1 if end and set(head[below].strip()) == {"-"} else end
 
 
 def _prose(lines: Sequence[str]) -> dict[int, str]:

@@ -118,3 +118,36 @@ def test_marks_that_nobody_ends_cost_no_time(line: str) -> None:
 def test_comments_that_nobody_closes_cost_no_search_each(tmp_path: Path) -> None:
     """100 kB took eight seconds."""
     assert "x" in read(tmp_path, "a.md", "<div>\n" + "<!-- " * 200_000 + "x\n")[-1][1]
+
+
+def test_what_a_container_holds_is_markdown_and_attributes_are_no_text(tmp_path: Path) -> None:
+    """A whole page of kramdown's was one paragraph, with `{:.narrow}` between its sentences."""
+    page = (
+        '<section>\n<div class="x" markdown="1">\n# The old mill\n{:.no-underline}\n\nIt stands by the river.\n'
+        "{:.large}\n</div>\n</section>\n\n<div markdown='block'>\n## Opening\n{:.t}\n\n- **Wednesday** 2 pm\n</div>\n"
+    )
+    assert read(tmp_path, "a.md", page) == [
+        ("The old mill", "It stands by the river."),
+        ("The old mill", "Opening: - Wednesday 2 pm"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The [[engine]] runs.", "The engine runs."),
+        ("The [[systems/engine|motor]] has [[oil#grade]].", "The motor has oil grade."),
+        ("See ![[chart.png]] below.", "See below."),
+        ("It was so [[1]](https://example.org), and `[[ -f x ]]` says so.", "It was so [1], and [[ -f x ]] says so."),
+    ],
+)
+def test_a_link_to_another_note_is_read_as_its_words(tmp_path: Path, text: str, said: str) -> None:
+    assert read(tmp_path, "a.md", f"{text}\n") == [("", said)]
+
+
+def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) -> None:
+    """Of the page on travelling to a festival each passage was called `title: Travelling`, and one said `--`."""
+    head = "title: Travelling\nslug: go\ntags:\n"
+    for rule in ("", "--\n\n"):
+        assert read(tmp_path, "a.md", f"{head}\n{rule}Take the train.\n") == [("Travelling", "Take the train.")]
+    assert read(tmp_path, "a.md", "Title: Dune is a book.\nIt was written in 1965.\n\nMore.\n")[0][1].endswith("More.")
