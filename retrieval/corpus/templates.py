@@ -28,6 +28,8 @@ _COLONS = re.compile(
 )
 # An element of HTML whose contents are Markdown, as kramdown has them; a link to another note of a wiki or a notebook.
 _CONTAINER = re.compile(r""" {0,3}<[a-zA-Z][\w-]*(?: [^<>]*)? markdown(?:=["']?(?:1|block|span)["']?)?(?: [^<>]*)?>$""")
+# Where the contents of the page are to stand; kramdown puts them in the place of an item.
+_CONTENTS, _TOC = re.compile(r" {0,3}\[{1,2}_?toc_?\]{1,2}$", re.IGNORECASE), re.compile(r"\s*\{:\s*toc\b")
 _NOTE = re.compile(
     r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
     r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
@@ -77,6 +79,8 @@ def as_markdown(text: str) -> str:
             line = f"{block[1]}{title}" if title else ""
         elif line.startswith(" " * _CODE_INDENT):
             pass  # code perhaps
+        elif _CONTENTS.match(bare) or any(map(_TOC.match, written[number : number + 1])):
+            line = ""
         else:
             line = "" if _CONTAINER.match(line.rstrip()) else _without_notes(without_tags(line))
             if not above.strip() and (heading := _HEADING.match(line.rstrip())):

@@ -145,6 +145,11 @@ def test_a_link_to_another_note_is_read_as_its_words(tmp_path: Path, text: str, 
     assert read(tmp_path, "a.md", f"{text}\n") == [("", said)]
 
 
+@pytest.mark.parametrize("mark", ["[TOC]", "[[toc]]", "[[_TOC_]]", "* toc\n{:toc}", "1. Contents\n{: toc}"])
+def test_the_place_of_a_pages_contents_is_no_text(tmp_path: Path, mark: str) -> None:
+    assert read(tmp_path, "a.md", f"{mark}\n\nThe text.\n") == [("", "The text.")]
+
+
 def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) -> None:
     """Of the page on travelling to a festival each passage was called `title: Travelling`, and one said `--`."""
     head = "title: Travelling\nslug: go\ntags:\n"
