@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import ujson
 
@@ -90,7 +91,7 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     for section in _with_bare_headings(sections):
         heading = section.heading
         for piece, paragraph, start in pieces_of(section.text):
-            if not any(map(str.isalnum, piece)):  # a rule, an ornament
+            if not any(char.isalnum() or category(char) == "Sc" for char in piece):  # a rule, an ornament
                 continue
             number += 1
             within = section.lines[paragraph] if section.lines and (paragraph or start) else ()
