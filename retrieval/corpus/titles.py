@@ -101,13 +101,21 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
     place, title = next(((at, found[1]) for at, line in enumerate(told) if (found := _TOLD.match(line))), (0, ""))
     if _FOLDED.match(title):  # it stands below, further in
         title = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), told[place + 1 :]))
-    title = clean(title.strip("'\""))
+    title = clean(_unquoted(title.strip()))
     said = (line.strip(" -'\"\n\r\t") for line in told if not line.startswith("#"))
     front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)))
     inside = _prose(told) if fence == "---" else {}
     shown = [inside.get(place, "\n") for place in range(len(told))]
     fences = ["\n"] * (end is not None)
     return front, itertools.chain(fences, shown, fences, head[behind:], rest)
+
+
+def _unquoted(title: str) -> str:
+    """A title without the quotes around it, as YAML and TOML write them; within it they stay."""
+    mark = title[:1]
+    if mark not in ("'", '"'):
+        return title
+    return title[1:].removesuffix(mark).replace("''" if mark == "'" else '\\"', mark)
 
 
 def _unfenced(head: Sequence[str]) -> int:

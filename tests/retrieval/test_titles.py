@@ -158,3 +158,18 @@ def test_a_page_that_lies_in_its_front_matter_is_read(tmp_path: Path):
 def test_a_heading_with_a_colon_has_one_colon_behind_it(tmp_path: Path):
     (tmp_path / "laser.md").write_text("# Laser cutter\n## Allowed materials:\nWood and paper.\n")
     assert [p.text for p in read_documents(tmp_path)] == ["Allowed materials: Wood and paper."]
+
+
+@pytest.mark.parametrize(
+    ("told", "title"),
+    [
+        ('Policy on the "Old Mill"', 'Policy on the "Old Mill"'),
+        ('"The \\"Old\\" Mill"', 'The "Old" Mill'),
+        ("'The mill''s rules'", "The mill's rules"),
+        ('"The mill', "The mill"),
+    ],
+)
+def test_quotes_within_a_title_stay(tmp_path: Path, told: str, title: str):
+    """A society's rules were called `Policy Number "2002-08-03`."""
+    (tmp_path / "a.md").write_text(f"---\ntitle: {told}\n---\nNo fires.\n")
+    assert [p.title for p in read_documents(tmp_path)] == [title]
