@@ -25,6 +25,7 @@ _STRIKING = re.compile(r"(?<![\w-])text-decoration(-line)?\s*:[^;]*\bline-throug
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_SIGNS = ("#", "\u00b6", "\u00a7", "\U0001f517")
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
@@ -92,7 +93,7 @@ def _drop_hidden(root: Any) -> None:
     for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
         hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
         hidden = hidden and element.tag not in ("html", "body") and not _is_pictured(element)
-        if hidden or _is_struck(element) or _is_again(element):
+        if hidden or _is_struck(element) or _is_again(element) or _is_permalink(element):
             element.drop_tree()
 
 
@@ -100,6 +101,12 @@ def _is_struck(element: Any) -> bool:
     """Whether an element is struck out, and no part of the page that nobody closed it in."""
     struck = element.tag in STRUCK or _STRIKING.search(element.get("style", ""))
     return bool(struck) and next(element.iter("main", "article", *_HEADINGS), None) is None
+
+
+def _is_permalink(element: Any) -> bool:
+    """Whether an element is the sign of a heading that links to itself, as generators of sites add it."""
+    within = element.getparent() if element.tag == "a" and element.get("href", "").startswith("#") else None
+    return within is not None and within.tag in _HEADINGS and clean(element.text_content()) in _SIGNS
 
 
 def _is_pictured(element: Any) -> bool:
