@@ -161,7 +161,8 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
                 yield from (([(0, place)], text) for (place, _), text in zip(table, rows, strict=True) if text)
                 table = []
             case "inline":
-                found = [on_one_line(_words(token), line)]
+                words = _words(token)
+                found = [on_one_line(words.removeprefix("[ ] ") if mark else words, line)]  # a task's empty box
             case "fence" | "code_block":
                 first = line + (token.type == "fence")
                 title = _CODE_TITLE.search(token.info)

@@ -34,7 +34,14 @@ _NOTE = re.compile(
     r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
     r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
 )
+# What Logseq keeps of a block in lines of their own: nobody wrote it.
+_KEPT = re.compile(r"\s*(?:- )?(?:id|collapsed|(?:card|logseq|query)[-.][\w.-]+):: +\S.*$")
+# A closing tag, or one that needs none, alone in a line: a heading right below it would be a part of the HTML.
+_TAG_ALONE = re.compile(
+    r" {0,3}(?:</(?!(?:pre|script|style|textarea)\b)\w+>|<(?:br|hr|img)\b[^<>]*>)\s*$", re.IGNORECASE
+)
 _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
+_MARKED_HEADING = re.compile(r"#{1,6} +\S")
 _FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
 _CODE_INDENT = 4
 
@@ -71,6 +78,8 @@ def as_markdown(text: str) -> str:
         bare, before, fence = line.rstrip(), fence, fence_at(line, fence)
         if before or fence:
             pass  # code
+        elif _KEPT.match(bare):
+            line = ""
         elif (block := _INDENTED.match(bare)) and (block[2] or _is_indented(written[number : number + 2])):
             within.append((within[-1] if within else 0) + len(block[1]) + 4)
             line = f"{block[2]}:" if block[2] else ""
@@ -82,6 +91,8 @@ def as_markdown(text: str) -> str:
         elif _CONTENTS.match(bare) or any(map(_TOC.match, written[number : number + 1])):
             line = ""
         else:
+            if _TAG_ALONE.match(above) and _MARKED_HEADING.match(line):
+                lines[-1] = ""
             line = "" if _CONTAINER.match(line.rstrip()) else _without_notes(without_tags(line))
             if not above.strip() and (heading := _HEADING.match(line.rstrip())):
                 line = f"{'#' * int(heading[1])} {heading[2]}"

@@ -26,6 +26,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
             "It flows. Fast and wide & deep.",
         ),
         ("> Quoted.\n{: .note}", "Quoted."),
+        ("- [ ] Anchor\n- [x] Bailer\n\n[ ] is a box.", "- Anchor - [x] Bailer [ ] is a box."),
         ("Write `{.x}` and {#each}.", "Write {.x} and {#each}."),
         ("<div>\n<p>In &lt;tags&gt;</p>\n</div>\n\nOut.", "In <tags> Out."),
         ("- one\n  - deeper\n- ![](x.png)\n\nAfter.", "- one - deeper After."),

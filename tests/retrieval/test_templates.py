@@ -150,6 +150,22 @@ def test_the_place_of_a_pages_contents_is_no_text(tmp_path: Path, mark: str) -> 
     assert read(tmp_path, "a.md", f"{mark}\n\nThe text.\n") == [("", "The text.")]
 
 
+def test_what_logseq_keeps_of_a_block_is_no_text(tmp_path: Path) -> None:
+    """Between the items of a notebook stood the numbers of its blocks and the days of its cards."""
+    page = (
+        "- ## Compost\n  id:: 60a78b6b\n  collapsed:: true\n\t- Turn it in May.\n\t  card-last-interval:: 28.3\n"
+        "\t- It needs air.\n\t  logseq.order-list-type:: number\n\n```\nid:: 7\n```\n\nHe said:: so.\n"
+    )
+    assert read(tmp_path, "a.md", page) == [("", "- Compost - Turn it in May. - It needs air. id:: 7 He said:: so.")]
+
+
+@pytest.mark.parametrize("above", ["<p>\n<img src='a.svg'>\n</p>", "<img src='a.svg'>", "<br>", "<div>\n</div>"])
+def test_a_heading_right_below_a_tag_is_one(tmp_path: Path, above: str) -> None:
+    """The first words of the page that leads to a league's rules were `# Bylaws`, and it had no title."""
+    assert read(tmp_path, "a.md", f"{above}\n# The bylaws\n\nPlay fair.\n") == [("The bylaws", "Play fair.")]
+    assert read(tmp_path, "a.md", "<pre>\n# a\n</pre>\n\nSo.\n") == [("", "# a So.")]
+
+
 def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) -> None:
     """Of the page on travelling to a festival each passage was called `title: Travelling`, and one said `--`."""
     head = "title: Travelling\nslug: go\ntags:\n"
