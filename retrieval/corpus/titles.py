@@ -119,10 +119,10 @@ def _unquoted(title: str) -> str:
 
 
 def _unfenced(head: Sequence[str]) -> int:
-    """The lines of metadata that a text begins with, its title first and a blank line behind, as Pelican has it."""
+    """The lines of metadata that a text begins with, its title first, up to a blank line or one of dashes."""
     if not (head and _TOLD.match(head[0])):
         return 0
-    end = next((place for place, line in enumerate(head) if not line.strip()), 0)
+    end = next((place for place, line in enumerate(head) if not line.strip(" -\r\n\t")), 0)
     if not all(_KEY.match(line) or line[:1].isspace() for line in head[:end]):
         return 0
     below = next((place for place in range(end, len(head)) if head[place].strip()), end)

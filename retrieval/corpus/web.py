@@ -26,6 +26,7 @@ _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _SIGNS = ("#", "\u00b6", "\u00a7", "\U0001f517")
+_SKIP = re.compile(r"(?:skip|jump) to (?:the )?(?:main )?(?:content|navigation|menu)", re.IGNORECASE)
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
@@ -93,7 +94,7 @@ def _drop_hidden(root: Any) -> None:
     for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
         hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
         hidden = hidden and element.tag not in ("html", "body") and not _is_pictured(element)
-        if hidden or _is_struck(element) or _is_again(element) or _is_permalink(element):
+        if hidden or _is_struck(element) or _is_again(element) or _is_way(element):
             element.drop_tree()
 
 
@@ -103,10 +104,15 @@ def _is_struck(element: Any) -> bool:
     return bool(struck) and next(element.iter("main", "article", *_HEADINGS), None) is None
 
 
-def _is_permalink(element: Any) -> bool:
-    """Whether an element is the sign of a heading that links to itself, as generators of sites add it."""
-    within = element.getparent() if element.tag == "a" and element.get("href", "").startswith("#") else None
-    return within is not None and within.tag in _HEADINGS and clean(element.text_content()) in _SIGNS
+def _is_way(element: Any) -> bool:
+    """Whether an element is a link within the page that says nothing: past its navigation, or from a heading to itself.
+
+    Generators of sites add such a sign to each heading.
+    """
+    if element.tag != "a" or "#" not in element.get("href", ""):
+        return False
+    words, within = clean(element.text_content()), element.getparent()
+    return _SKIP.fullmatch(words) is not None or (within is not None and within.tag in _HEADINGS and words in _SIGNS)
 
 
 def _is_pictured(element: Any) -> bool:

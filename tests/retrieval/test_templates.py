@@ -169,6 +169,6 @@ def test_a_heading_right_below_a_tag_is_one(tmp_path: Path, above: str) -> None:
 def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) -> None:
     """Of the page on travelling to a festival each passage was called `title: Travelling`, and one said `--`."""
     head = "title: Travelling\nslug: go\ntags:\n"
-    for rule in ("", "--\n\n"):
-        assert read(tmp_path, "a.md", f"{head}\n{rule}Take the train.\n") == [("Travelling", "Take the train.")]
+    for rule in ("\n", "\n--\n\n", "---\n"):
+        assert read(tmp_path, "a.md", f"{head}{rule}Take the train.\n") == [("Travelling", "Take the train.")]
     assert read(tmp_path, "a.md", "Title: Dune is a book.\nIt was written in 1965.\n\nMore.\n")[0][1].endswith("More.")
