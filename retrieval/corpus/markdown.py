@@ -53,7 +53,7 @@ _TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
 # Inline tags that say nothing, and those that part words; others, as of Vec<String>, are text.
 _SILENT = frozenset(
     "a abbr b bdi bdo big cite code del dfn em font i img ins mark picture q s samp small source span strike strong "
-    "sub sup tt u var".split()
+    "sub sup time tt u var".split()
 )
 _PARTING = PARTING | {"input", "wbr"}
 

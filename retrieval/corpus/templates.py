@@ -36,6 +36,8 @@ _NOTE = re.compile(
 )
 # What Logseq keeps of a block in lines of their own: nobody wrote it.
 _KEPT = re.compile(r"\s*(?:- )?(?:id|collapsed|(?:card|logseq|query)[-.][\w.-]+):: +\S.*$")
+# Where a page ends on paper, as pandoc has it.
+_PAGE_END = re.compile(r" {0,3}\\(?:newpage|pagebreak|clearpage)$")
 # A closing tag, or one that needs none, alone in a line: a heading right below it would be a part of the HTML.
 _TAG_ALONE = re.compile(
     r" {0,3}(?:</(?!(?:pre|script|style|textarea)\b)\w+>|<(?:br|hr|img)\b[^<>]*>)\s*$", re.IGNORECASE
@@ -78,7 +80,7 @@ def as_markdown(text: str) -> str:
         bare, before, fence = line.rstrip(), fence, fence_at(line, fence)
         if before or fence:
             pass  # code
-        elif _KEPT.match(bare):
+        elif _KEPT.match(bare) or _PAGE_END.match(bare):
             line = ""
         elif (block := _INDENTED.match(bare)) and (block[2] or _is_indented(written[number : number + 2])):
             within.append((within[-1] if within else 0) + len(block[1]) + 4)

@@ -25,7 +25,7 @@ _BLOCK = 25
 _UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
 # A list, a quotation, a table, code, front matter, a heading or a link of Markdown, a tag; the end of a sentence, or
 # what leads to one (also in Chinese and Japanese); a template's tag, a block's mark.
-_NO_TITLE = re.compile(r"[#>|`+*<{=-]|:::|\.\. |!?\[|\d+[.)]\s|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
+_NO_TITLE = re.compile(r"[#>|`+*<{=-]|:::|\.\. |!?\[|\d+[.)]\s|\\[a-z]|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
 _TOLD = re.compile(r"title\s*[:=]\s*(\S.*?)\s*$", re.IGNORECASE)
 _SENTENCE = re.compile(r"\w[.!?](\s|$)")
 _FOLDED = re.compile(r"[>|][+-]?\d?$")

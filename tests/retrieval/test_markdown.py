@@ -26,6 +26,7 @@ def texts(tmp_path: Path, content: str) -> list[str]:
             "It flows. Fast and wide & deep.",
         ),
         ("> Quoted.\n{: .note}", "Quoted."),
+        ("We meet on <time datetime='2026-08-27'>27th August</time>.\n\n\\newpage\n", "We meet on 27th August."),
         ("- [ ] Anchor\n- [x] Bailer\n\n[ ] is a box.", "- Anchor - [x] Bailer [ ] is a box."),
         ("Write `{.x}` and {#each}.", "Write {.x} and {#each}."),
         ("<div>\n<p>In &lt;tags&gt;</p>\n</div>\n\nOut.", "In <tags> Out."),

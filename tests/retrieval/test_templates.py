@@ -74,6 +74,8 @@ def test_front_matter_is_read_where_there_is_nothing_else(tmp_path: Path) -> Non
         ("---\ntitle: Trails\n---\n# {{ $frontmatter.title }}\nWalk.\n", ["Trails"]),
         ("---\ntitle: Home\n---\n# The trails\nWalk.\n", ["The trails"]),
         ("{% include disclaimer.html %}\n\nBack it up.\n", ["Some File"]),
+        ("\\newpage\n\n# Duties\nTo cook.\n", ["Duties"]),
+        ("\\newpage\n\nWe all cook.\n", ["Some File"]),
         ("A <b>bold</b> title &amp; more\n\nText.\n", ["A bold title & more"]),
         ("<h1 align=center>Garden <i>Club</i></h1>\n\nPlants.\n\n<h2>Fees</h2>\nTen.\n", ["Garden Club"] * 2),
         # many headings of the first level are chapters

@@ -26,7 +26,8 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
 def test_a_sign_that_links_to_its_heading_and_a_way_past_the_menu_are_no_text(tmp_path: Path):
     """Of a course's site each heading ended in `#`, and of each page of a club's a passage began `Skip to`."""
     (tmp_path / "p.html").write_text(
-        "<title>Fees | The Club</title><a href='#main'>Skip to main content</a><h1>Fees <a href='#fees'>#</a></h1><p>Ten.</p>"
+        "<title>Fees | The Club</title><a href='#main'>Skip to main content</a>"
+        "<h1>Fees <a href='#fees'>#</a></h1><p>Ten.</p>"
         "<h2>Who pays<a href='#who'>\u00b6</a></h2><p>All.</p><h2><a href='#c'>C#</a></h2><p>See <a href='#'>#</a>.</p>"
     )
     assert [(p.title, p.text) for p in read_documents(tmp_path / "p.html")] == [
