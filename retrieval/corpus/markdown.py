@@ -75,9 +75,9 @@ def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -
         title, lines = titled(lines)
         title = clean(_words(_parser().parseInline(title)[0])) if title else ""
     text = as_markdown(joined(lines, name))
-    if not text.strip():
-        return passages_of(name, [Section(title_of(file, title), "", {"line": 1}, front.text)])
-    return passages_of(name, _sections(text, title, title_of(file)))
+    told, said = title_of(file, title), any(map(str.strip, text.split("\n")[front.lines :]))
+    kept = [] if said else [Section(told, "", {"line": 1}, front.text)]
+    return passages_of(name, [*_sections(text, title, title_of(file)), *kept])
 
 
 def _sections(text: str, told: str, name: str) -> Iterator[Section]:

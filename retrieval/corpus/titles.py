@@ -77,11 +77,13 @@ class FrontMatter:
 
     Attributes:
         title: That it tells; empty where it tells none that says something.
-        text: What it says, a line each, to be read where there is nothing else.
+        text: What it says, a line each, to be read where the page says nothing; without the prose in it.
+        lines: How many it takes.
     """
 
-    title: str
-    text: str
+    title: str = ""
+    text: str = ""
+    lines: int = 0
 
 
 def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[str]]:
@@ -97,14 +99,15 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
     elif behind := _unfenced(head):
         told = head[:behind]
     else:  # a rule, if anything
-        return FrontMatter("", ""), itertools.chain(head, rest)
+        return FrontMatter(), itertools.chain(head, rest)
     place, title = next(((at, found[1]) for at, line in enumerate(told) if (found := _TOLD.match(line))), (0, ""))
     if _FOLDED.match(title):  # it stands below, further in
         title = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), told[place + 1 :]))
     title = clean(_unquoted(title.strip()))
-    said = (line.strip(" -'\"\n\r\t") for line in told if not line.startswith("#"))
-    front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)))
     inside = _prose(told) if fence == "---" else {}
+    others = (line for at, line in enumerate(told) if at not in inside and not line.startswith("#"))
+    said = (line.strip(" -'\"\n\r\t") for line in others)
+    front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)), behind)
     shown = [inside.get(place, "\n") for place in range(len(told))]
     fences = ["\n"] * (end is not None)
     return front, itertools.chain(fences, shown, fences, head[behind:], rest)

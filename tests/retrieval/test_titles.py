@@ -150,6 +150,10 @@ def test_a_page_that_lies_in_its_front_matter_is_read(tmp_path: Path):
     ):
         (tmp_path / "odd.md").write_text(f"---\ntitle: Odd\n{odd}---\nThe text.\n")
         assert "The text." in [p.text for p in read_documents(tmp_path / "odd.md")][-1]
+    said = "  One word after another stands here.\n" * 8
+    (tmp_path / "menu.md").write_text(f"---\ntitle: Menu\ndishes:\n  - Lentil soup\nnotes: |\n{said}---\n")
+    found = [passage.text for passage in read_documents(tmp_path / "menu.md")]
+    assert found == [("One word after another stands here. " * 8).strip(), "title: Menu dishes: Lentil soup notes: |"]
     css = "style: |\n" + "  .a { color: red; margin: 0 1px 2px 3px; }\n" * 9
     (tmp_path / "styled.md").write_text(f"---\ntitle: Styled\n{css}---\nThe text.\n")
     assert [p.text for p in read_documents(tmp_path / "styled.md")] == ["The text."]
