@@ -120,8 +120,8 @@ def test_a_parser_that_hangs_fills_the_memory_or_crashes_is_replaced(docs: Path,
     lines = "".join(f"    if file.name == {name!r}: exec({way!r})\n" for name, way in ways.items())
     patched = parsing._START.replace(
         "\nmain()",
-        "\nfrom raisf.retrieval.corpus import kinds, readers\n"
-        f"def read(file, name, encoding):\n{lines}    return readers.read_text(file, name, encoding)\n"
+        "\nfrom raisf.retrieval.corpus import kinds, plain\n"
+        f"def read(file, name, encoding):\n{lines}    return plain.read_text(file, name, encoding)\n"
         "kinds.KINDS['.pdf'] = read\nmain()",
     )
     monkeypatch.setattr(parsing, "_START", patched)

@@ -15,7 +15,6 @@ def home(make_home: Any) -> Any:
     return make_home(train=16, dev=12, test=4, entities=2100)
 
 
-@pytest.mark.slow
 def test_a_program_is_compiled_calibrated_and_asked_with_a_confidence_of_its_own(
     home: Any, capsys: Any, monkeypatch: Any
 ) -> None:
