@@ -52,7 +52,7 @@ def find_again(
         raise InputError(
             f"the index {path} was made with the checkpoint {manifest.checkpoint} ({manifest.checkpoint_sha256}), "
             f"but {found.name} is now another ({found.sha256}), and its vectors would mean nothing there; "
-            "give the old checkpoint back or make the index again"
+            f"give the old checkpoint back or make the index again (raisf index --checkpoint {found.name})"
         )
     # An index that does not say was made by a version that computed in float32 alone.
     return found.computing_in(manifest.precision or "float32")
