@@ -75,8 +75,8 @@ def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -
         title, lines = titled(lines)
         title = clean(_words(_parser().parseInline(title)[0])) if title else ""
     text = as_markdown(joined(lines, name))
-    told, said = title_of(file, title), any(map(str.strip, text.split("\n")[front.lines :]))
-    kept = [] if said else [Section(told, "", {"line": 1}, front.text)]
+    said = text.split("\n", front.lines)[-1].strip()
+    kept = [] if said else [Section(title_of(file, title), "", {"line": 1}, front.text)]
     return passages_of(name, [*_sections(text, title, title_of(file)), *kept])
 
 

@@ -8,13 +8,11 @@ from pathlib import Path
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Section, joined, passages_of
 from raisf.retrieval.corpus.splitting import entries_apart, without_leaders
-from raisf.retrieval.corpus.titles import title_of, titled
+from raisf.retrieval.corpus.titles import is_short, title_of, titled
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
 _RULE = re.compile(r"([=~#*+^_\"'`.:-])(?: ?\1){3,}")
-_WORDS, _WIDEST = 15, 120
-"""Words and characters of a heading at most."""
 _SHARE = 0.5
 """Of a heading's characters, those that a rule below it has at least where none is above it."""
 
@@ -70,5 +68,4 @@ def _heading(lines: Sequence[str], rules: Sequence[str], place: int) -> tuple[st
 
 
 def _may_head(line: str) -> bool:
-    short = len(line.split()) <= _WORDS and len(line) <= _WIDEST
-    return short and line[-1:] not in ",;" and any(map(str.isalpha, line))
+    return is_short(line) and line[-1:] not in ",;" and any(map(str.isalpha, line))

@@ -10,9 +10,9 @@ from raisf.retrieval.corpus.splitting import is_caption
 # Liquid's, Jinja's and Nunjucks' tags, Hugo's shortcodes, ERB's; what is to be written out, `{{ name }}` and
 # `<%= name %>`, stands for text. In code they are none. A tag of more characters, or over lines, is left as it is: what
 # nobody closes must not cost a search each.
+_TICKED = r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"  # code in a line
 _TAG = re.compile(
-    r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
-    r"|(?P<target>(?<=\]\()[^()\n{]{0,200}\{\{[^()\n]{0,200}\}\}[^()\n]{0,200}(?=\)))"
+    _TICKED + r"|(?P<target>(?<=\]\()[^()\n{]{0,200}\{\{[^()\n]{0,200}\}\}[^()\n]{0,200}(?=\)))"
     r"|(?P<tag>\{%[^\n]{0,500}?%\}|\{\{[<%][^\n]{0,500}?[>%]\}\}|<%(?!=)[^\n]{0,500}?%>)"
 )
 _QUOTED = re.compile(r"""(=?)(["'])((?:(?!\2).)+)\2""")
@@ -27,12 +27,13 @@ _COLONS = re.compile(
     r"""[ \t]*(?:\[(.*)\]$|\{[^{}]{0,200}\btitle="([^"]{0,200})"[^{}]{0,200}\}$)?"""
 )
 # An element of HTML whose contents are Markdown, as kramdown has them; a link to another note of a wiki or a notebook.
-_CONTAINER = re.compile(r""" {0,3}<[a-zA-Z][\w-]*(?: [^<>]*)? markdown(?:=["']?(?:1|block|span)["']?)?(?: [^<>]*)?>$""")
+_CONTAINER = re.compile(
+    r""" {0,3}<[a-zA-Z][\w-]*(?: [^<>]{0,300})? markdown(?:=["']?(?:1|block|span)["']?)?(?: [^<>]{0,300})?>$"""
+)
 # Where the contents of the page are to stand; kramdown puts them in the place of an item.
 _CONTENTS, _TOC = re.compile(r" {0,3}\[{1,2}_?toc_?\]{1,2}$", re.IGNORECASE), re.compile(r"\s*\{:\s*toc\b")
 _NOTE = re.compile(
-    r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"
-    r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
+    _TICKED + r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
 )
 # What Logseq keeps of a block in lines of their own: nobody wrote it.
 _KEPT = re.compile(r"\s*(?:- )?(?:id|collapsed|(?:card|logseq|query)[-.][\w.-]+):: +\S.*$")

@@ -137,6 +137,8 @@ def _prose(lines: Sequence[str]) -> dict[int, str]:
 
     Such are blocks, `text: |`, of `_BLOCK` words and more with a sentence; a shorter one is a description or a caption.
     """
+    if not any(_FOLDED.search(line.rstrip()) for line in lines):
+        return {}
     import yaml
 
     try:
@@ -189,8 +191,12 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
 
 def is_title(line: str) -> bool:
     """Whether a line may be a title, by its words."""
-    short = len(line.split()) <= _LONGEST and len(line) <= _WIDEST
-    return short and not _NO_TITLE.match(line) and says_something(line)
+    return is_short(line) and not _NO_TITLE.match(line) and says_something(line)
+
+
+def is_short(line: str) -> bool:
+    """Whether a line is no longer than a title, or a heading."""
+    return len(line.split()) <= _LONGEST and len(line) <= _WIDEST
 
 
 def _is_one_of_several(title: str, below: list[str]) -> bool:
