@@ -182,17 +182,10 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     not the subject of its triple: the supporting facts then tell them, which stand in the order of the hops (395 of the
     395 where both are known), as the evidences do.
     """
-    told = row.get("evidences") or []
-    pairs = row["qa_pairs"]
-    if len(pairs) != len(told) or not all(isinstance(triple, list) and len(triple) == 3 for triple in told):
+    told, pairs = row.get("evidences") or [], row["qa_pairs"]
+    triples = _matched(pairs, told)
+    if not triples:
         return {}
-    triples = list[list[str]]()
-    for pair in pairs:
-        left = [triple for triple in told if triple not in triples]
-        best = max(left, key=lambda triple: _matches(pair, triple), default=None)
-        if best is None or not _matches(pair, best):
-            return {}
-        triples.append(best)
     asked: list[str] = []
     for number, pair in enumerate(pairs):
         text = pair["question"]
@@ -210,6 +203,20 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
         "sub_answers": [obj for _, _, obj in triples],
         "sub_titles": found if len(found) == len(pairs) else [],
     }
+
+
+def _matched(pairs: list[dict[str, Any]], told: list[Any]) -> list[list[str]]:
+    """The triple that each pair is about, each once; none at all where some pair has none."""
+    if len(pairs) != len(told) or not all(isinstance(triple, list) and len(triple) == 3 for triple in told):
+        return []
+    triples = list[list[str]]()
+    for pair in pairs:
+        left = [triple for triple in told if triple not in triples]
+        best = max(left, key=lambda triple: _matches(pair, triple), default=None)
+        if best is None or not _matches(pair, best):
+            return []
+        triples.append(best)
+    return triples
 
 
 def _matches(pair: dict[str, Any], triple: Sequence[str]) -> int:
