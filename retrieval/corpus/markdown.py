@@ -60,7 +60,9 @@ _PARTING = PARTING | {"input", "wbr"}
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading. Of a link its text is read, of a picture its caption."""
-    return _passages(file, name, *without_front_matter(read_lines(file, name, encoding)))
+    front, lines = without_front_matter(read_lines(file, name, encoding))
+    written = list(lines)  # of the same length as the text that it becomes
+    return _passages(file, name, front, without_jsx(joined(written, name)) if is_mdx(written) else iter(written))
 
 
 def read_mdx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
