@@ -58,8 +58,9 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
     drop_hidden(_all_of(root))
-    told, first = clean(root.xpath("string(.//title[not(ancestor::svg)])")), next(root.iter("h1"), None)
-    if first is not None and (heading := _heading(first)) and (not told or told.startswith(heading)):
+    told = clean(root.xpath("string(.//title[not(ancestor::svg)])"))
+    heading = next(filter(None, map(_heading, root.iter("h1"))), "")
+    if heading and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
     title = title_of(file, told or front.title)
     return passages_of(name, _html_sections(root, title))
@@ -86,7 +87,7 @@ def _all_of(root: Any) -> list[Any]:
 def _html_sections(root, title: str) -> Iterator[Section]:
     heading, level, body = "", 0, []
     for kind, text in _html_parts(_all_of(root), HEADINGS):
-        if kind == "text":
+        if kind == "text" or not text:  # a picture may stand as a heading
             body.append(text)
             continue
         yield Section(title, heading, {}, "".join(body), level)

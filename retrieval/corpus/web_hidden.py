@@ -1,7 +1,7 @@
 """What stands in a page of html and is no text of it: hidden, struck out, told again, or a way through the page."""
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from typing import Any
 
 from raisf.utils.text import clean
@@ -14,11 +14,14 @@ _STRIKING = re.compile(r"(?<![\w-])text-decoration(-line)?\s*:[^;]*\bline-throug
 _SIGNS = ("#", "\u00b6", "\u00a7", "\U0001f517", "\u200b", "")
 _SKIP = re.compile(r"(?:skip|jump) to (?:the )?(?:main )?(?:content|navigation|menu)", re.IGNORECASE)
 _CONTENTS = re.compile(r"(?:table of contents|(?:on|in) this (?:page|article|section)):?", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:mailto|tel):", re.IGNORECASE)
+_MENU = 3
+"""Links of a menu, at least."""
 _BEFORE_WORDS = re.compile(r"[\d.\s]*")
 """The number of a heading, as in `2.1 Fees`."""
 
 
-def drop_hidden(parts: Iterable[Any]) -> None:
+def drop_hidden(parts: Sequence[Any]) -> None:
     """Takes out what a page hides by an attribute, strikes out or tells again, its navigation and its contents.
 
     A whole page is hidden only while it loads.
@@ -26,18 +29,35 @@ def drop_hidden(parts: Iterable[Any]) -> None:
     Args:
         parts: Of the page, see `web`.
     """
-    elements = [one for part in parts for one in part.iter() if isinstance(one.tag, str)]
-    for element in elements:
+    for element in _elements(parts):
         hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
         hidden = hidden and element.tag not in ("html", "body") and not _is_pictured(element)
         if hidden or _is_struck(element) or _is_again(element) or _is_way(element):
             element.drop_tree()
         elif element.get("role") == "navigation" and not is_unclosed(element):
             element.clear(keep_tail=True)
-    headings = {_words_of(element) for element in elements if element.tag in HEADINGS}
+        elif code := element.get("data-cfemail"):
+            element.text = _address(code) or element.text
+    elements = _elements(parts)
+    headings = {words for element in elements if element.tag in HEADINGS if (words := _words_of(element))}
+    above = bool(headings)  # whether the first of them is still to come
     for element in elements:
-        if _is_contents(element, headings):
+        above = above and not (element.tag in HEADINGS and _words_of(element))
+        if _is_contents(element, headings) or (above and _is_menu(element)):
             element.clear(keep_tail=True)
+
+
+def _elements(parts: Sequence[Any]) -> list[Any]:
+    return [one for part in parts for one in part.iter() if isinstance(one.tag, str)]
+
+
+def _address(code: str) -> str:
+    """The address of e-mail that a page hides from programs, as Cloudflare does: a key, and each byte with it."""
+    try:
+        key, *told = bytes.fromhex(code)
+        return bytes(byte ^ key for byte in told).decode()
+    except ValueError:
+        return ""
 
 
 def is_unclosed(navigation: Any) -> bool:
@@ -54,11 +74,24 @@ def _is_contents(element: Any, headings: Container[str]) -> bool:
     """Whether an element is the list of the page's own headings that its generator made, or its title."""
     if element.tag not in ("ul", "ol"):
         return not len(element) and _CONTENTS.fullmatch(clean(element.text)) is not None
+    links = _links_alone(element)
+    return len(links) > 1 and all(
+        link.get("href", "").startswith("#") and _words_of(link) in headings for link in links
+    )
+
+
+def _is_menu(element: Any) -> bool:
+    """Whether an element is a list of links to other pages, and no address among them."""
+    links = _links_alone(element) if element.tag in ("ul", "ol") else []
+    return len(links) >= _MENU and not any(_ADDRESS.match(link.get("href", "")) for link in links)
+
+
+def _links_alone(element: Any) -> list[Any]:
+    """The links of a list that holds nothing else, and is no part of another one."""
     if next(element.iterancestors("ul", "ol"), None) is not None:
-        return False
+        return []
     links = list(element.iter("a"))
-    led = all(link.get("href", "").startswith("#") and _words_of(link) in headings for link in links)
-    return led and len(links) > 1 and _letters(element) == sum(map(_letters, links))
+    return links if links and _letters(element) == sum(map(_letters, links)) else []
 
 
 def _letters(element: Any) -> int:

@@ -36,6 +36,26 @@ def test_what_leads_through_a_page_is_no_text(way: str, tmp_path: Path) -> None:
     assert read(tmp_path, BODY + way) == SAID
 
 
+MENU = "<ul><li><a href='i'>Home</a><li><a href='#x'>Fees</a><ul><li><a href='b.html'>Boats</a></ul></ul>"
+
+
+def test_a_list_of_links_above_all_headings_is_the_way_through_a_site(tmp_path: Path) -> None:
+    """Each page of a club's site had a passage of the names of all other pages."""
+    assert read(tmp_path, f"<p>The Club</p>{MENU}{BODY}") == ["The Club", *SAID]
+    said = "- Home - Fees - Boats"
+    assert read(tmp_path, f"<h1>Pool</h1>{MENU}") == [said]
+    assert read(tmp_path, f"<p>See:</p>{MENU}") == [f"See: {said}"], "a page without a heading"
+    staff = MENU.replace("'i'", "'mailto:a@b.example'")
+    assert read(tmp_path, staff + BODY)[0] == "- Home (a@b.example) - Fees - Boats"
+
+
+def test_an_address_that_is_hidden_from_programs_is_read(tmp_path: Path) -> None:
+    link = "<a href='/x' class='__cf_email__' data-cfemail='{}'>[email&#160;protected]</a>"
+    hidden = "42" + bytes(byte ^ 0x42 for byte in b"dock@pool.example").hex()
+    assert read(tmp_path, f"<p>Ask {link.format(hidden)}.") == ["Ask dock@pool.example."]
+    assert read(tmp_path, f"<p>Ask {link.format('4z')}.") == ["Ask [email protected]."]
+
+
 def test_words_beside_what_leads_through_a_page_stay_apart(tmp_path: Path) -> None:
     assert read(tmp_path, "<p>Swim<div role=navigation>Next</div>slowly.") == ["Swim slowly."]
 

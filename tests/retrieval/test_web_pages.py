@@ -67,6 +67,17 @@ def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path / "p.html")][-1].endswith("They flow.")
 
 
+def test_a_heading_without_words_is_none(tmp_path: Path):
+    """Of a conference's site, whose name was a picture, each part had a passage of the page's title alone."""
+    (tmp_path / "p.html").write_text(
+        "<title>Talks | Club</title><h1><img src='a.png'></h1><h1>Talks</h1><p>Two.</p><h2> </h2><h2>May</h2><p>One."
+    )
+    assert [(p.title, p.text) for p in read_documents(tmp_path / "p.html")] == [
+        ("Talks", "Two."),
+        ("Talks", "May: One."),
+    ]
+
+
 @pytest.mark.parametrize(
     ("table", "text"),
     [
