@@ -52,6 +52,14 @@ def test_the_title_of_a_callout_heads_no_section(tmp_path: Path) -> None:
     assert columns == "Fees: Five."
 
 
+def test_documents_of_quarto_and_r_markdown_are_read(tmp_path: Path) -> None:
+    text = "---\ntitle: Tides\n---\n\n```{r}\n#| echo: false\nplot(tides)\n```\n\nThey *rise*.\n"
+    for name in ("a.qmd", "b.Rmd"):
+        (tmp_path / name).write_text(text)
+    found = [(passage.citation, passage.title, passage.text) for passage in read_documents(tmp_path)]
+    assert found == [(f"{name}, line 1", "Tides", "plot(tides) They rise.") for name in ("a.qmd", "b.Rmd")]
+
+
 def test_an_md_file_that_imports_components_is_read_as_mdx(tmp_path: Path) -> None:
     """Sites read all Markdown so; its imports were passages, and the text within components was code."""
     imports = "import A from '@site/a';\nimport \"./a.css\"\n\n"
