@@ -13,6 +13,7 @@ from raisf.utils.text import clean
 _STATEMENT = re.compile(
     r"import\s*(?:[\"'{*]|[^\"'\n]{1,300}\bfrom\s*[\"'])|export\s+(?:default|const|let|var|function|async|class)\b|export\s*[{*]"
 )
+_IMPORT = re.compile(r"import\s+(?:[\w*{][^\"'\n]{0,300}\bfrom\s*)?[\"'][^\"'\n]{1,300}[\"']\s*;?\s*$")
 _LONGEST = 200
 """Lines that are looked through for the end of a statement, after one that nobody has closed."""
 _TEXT = re.compile(
@@ -46,6 +47,17 @@ _FIELDS = frozenset(("ParamField", "ResponseField"))
 _ALT = re.compile(r"""\salt=(["'])((?:(?!\1).)+)\1""")
 _HOLDERS = frozenset("address article aside center details div font footer header main p section span".split())
 """Elements of HTML within which mdx reads Markdown, and Markdown does not."""
+
+
+def is_mdx(lines: Iterable[str]) -> bool:
+    """Whether the lines of a Markdown file import something, as those of sites do that read all Markdown as mdx."""
+    fence, apart = "", True
+    for line in lines:
+        before, fence = fence, fence_at(line, fence)
+        if apart and not fence and not before and _IMPORT.match(line):
+            return True
+        apart = not line.strip()
+    return False
 
 
 def without_jsx(text: str) -> Iterator[str]:

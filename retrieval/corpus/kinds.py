@@ -12,6 +12,8 @@ KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
     ".md": markdown.read_markdown,
     ".markdown": markdown.read_markdown,
     ".mdx": markdown.read_mdx,
+    ".qmd": markdown.read_markdown,
+    ".rmd": markdown.read_markdown,
     ".rst": restructured.read_rst,
     ".jsonl": readers.read_jsonl_rows,
     ".csv": tables.read_table,
@@ -30,6 +32,8 @@ PARSED = {
     ".md": "markdown_it",
     ".markdown": "markdown_it",
     ".mdx": "markdown_it",
+    ".qmd": "markdown_it",
+    ".rmd": "markdown_it",
     ".rst": "docutils",
     ".html": "lxml",
     ".htm": "lxml",
@@ -38,7 +42,7 @@ PARSED = {
 }
 """Kinds that a library parses, and the library. It runs in a process of its own, see `parsing`."""
 
-_PACKABLE = (".txt", ".md", ".markdown", ".mdx", ".rst", ".jsonl", ".csv", ".tsv")
+_PACKABLE = (".txt", ".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".jsonl", ".csv", ".tsv")
 
 
 def kind_of(file: Path) -> str:

@@ -11,13 +11,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raisf.retrieval.corpus.jsx import without_jsx
+from raisf.retrieval.corpus.jsx import is_mdx, without_jsx
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.templates import as_markdown
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
-from raisf.retrieval.corpus.web import PARTING, STRUCK, html_text
+from raisf.retrieval.corpus.web import PARTING, html_text
+from raisf.retrieval.corpus.web_hidden import STRUCK
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -60,7 +61,9 @@ _PARTING = PARTING | {"input", "wbr"}
 
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading. Of a link its text is read, of a picture its caption."""
-    return _passages(file, name, *without_front_matter(read_lines(file, name, encoding)))
+    front, lines = without_front_matter(read_lines(file, name, encoding))
+    written = list(lines)  # of the same length as the text that it becomes
+    return _passages(file, name, front, without_jsx(joined(written, name)) if is_mdx(written) else iter(written))
 
 
 def read_mdx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:

@@ -22,13 +22,13 @@ HELD = 20_000
 def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Passage]:
     """Passages of about 100 words from a file or a folder (with its subfolders), streamed in the order of the paths.
 
-    txt, md, mdx, rst, html and docx files are cut into passages with the ids `file#1`, `file#2`, ...; a passage's title
-    is the document's, and the heading it stands under begins its text. So are pdf files, and no passage spans two
-    pages. A row of a jsonl, csv or tsv file (or of a list in a json file, which must be given by its name) has a
-    `text`, maybe a `title` and an `id`; it stays one passage up to 130 words, and a longer one becomes `id#1`,
-    `id#2`, ...; its other columns become metadata. Rows without text are left out. Where a csv or tsv file has no such
-    column, its rows are told in words, by the names of all columns. In a folder, other kinds of
-    files, hidden ones and links that leave it are passed over.
+    txt, md, mdx, qmd, rmd, rst, html and docx files are cut into passages with the ids `file#1`, `file#2`, ...; a
+    passage's title is the document's, and the heading it stands under begins its text. So are pdf files, and no
+    passage spans two pages. A row of a jsonl, csv or tsv file (or of a list in a json file, which must be given by its
+    name) has a `text`, maybe a `title` and an `id`; it stays one passage up to 130 words, and a longer one becomes
+    `id#1`, `id#2`, ...; its other columns become metadata. Rows without text are left out. Where a csv or tsv file has
+    no such column, its rows are told in words, by the names of all columns. In a folder, other kinds of files, hidden
+    ones and links that leave it are passed over.
 
     So the corpora of the field are read as they are distributed: DPR's psgs_w100.tsv (columns id, text, title), the
     folders of HotpotQA's Wikipedia abstracts (JSON Lines, `text` a list of sentences), ColBERT's collection.tsv (no

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
+from urllib.parse import unquote
 
 from raisf.utils.text import SOFT_HYPHEN, clean
 
@@ -19,8 +20,13 @@ BREAK = "\n\n"
 # or Korean character: those scripts put no spaces between words.
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,40}}")
-_SENTENCE_END = re.compile(r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]""")
+# No sentence ends behind a title, an initial, or what leads to a number.
+_SENTENCE_END = re.compile(
+    r"""(?<!\b[A-Z])(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"""
+    r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]"""
+)
 _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
+_NO_DIGITS = re.compile(r"\D")
 PUNCTUATION = ".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f"
 _ENTRIES, _ENTRY = 3, 6
 """Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
@@ -28,6 +34,13 @@ _HEADING = 8
 """Words of a line at most that is a heading of the paragraph below it: it ends in no punctuation mark, that does."""
 _CAPTION = 5
 """Words of a picture's text that say what it shows."""
+_TURN = re.compile(
+    r"[\[(]?(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4},?[ T])?\d{1,2}(?::\d{2}){1,2}(?:[.,]\d+)?(?: ?[APap][Mm])?[\])]?(?: |$)"
+    r"|[^\W\da-z][\w.'\u2019-]*(?: [\w.'\u2019()-]+){0,3}:(?: |$)|<[^<>\s]{1,30}> "
+)
+"""How a turn of a talk begins: with a time, or with who speaks."""
+_TURNS = 3
+"""Such lines from which on a paragraph is a talk."""
 _LEADERS = re.compile(r"\.(?:[ \t]{0,3}\.){5,}")
 _RAISED = re.compile(r"\s*[-+\u2212\u2013]?\d")
 STROKES = ("/", "\u2044")
@@ -68,7 +81,10 @@ def _row_text(cells: Iterable[str]) -> str:
 def address_of(link: str | None, words: str) -> str:
     """What a link says besides its words: an address of e-mail or a telephone number, in brackets; else nothing."""
     found = _ADDRESS.match(link or "")
-    return f" ({found[1]})" if found and found[1] not in words else ""
+    told = unquote(found[1]).strip() if found else ""
+    digits = _NO_DIGITS.sub("", told)
+    again = told in words or ("@" not in told and digits in _NO_DIGITS.sub("", words))
+    return "" if again else f" ({told})"
 
 
 def power_sign(tag: str, before: str, within: str, parted: bool = False) -> str:
@@ -153,8 +169,21 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
 
 def _entries(lines: Sequence[str]) -> list[str]:
     if not _are_entries(lines):
-        return [" ".join(lines)]
+        return _turns(lines)
     return [*(line if line[-1] in PUNCTUATION else f"{line};" for line in lines[:-1]), _row_text(lines[-1:])]
+
+
+def _turns(lines: Sequence[str]) -> list[str]:
+    """The lines as one paragraph, or of a talk its turns: a passage had better begin with who speaks."""
+    begins = [bool(place and _TURN.match(line)) for place, line in enumerate(lines)]
+    if sum(begins) < _TURNS - 1:
+        return [" ".join(lines)]
+    turns = list[list[str]]()
+    for line, begun in zip(lines, begins, strict=True):
+        if begun or not turns:
+            turns.append([])
+        turns[-1].append(line)
+    return [" ".join(turn) for turn in turns]
 
 
 def _are_entries(lines: Sequence[str]) -> bool:

@@ -5,14 +5,15 @@ Lines stay lines: what stands in which one is cited.
 
 import re
 
+from raisf.retrieval.corpus.directives import Directives
+from raisf.retrieval.corpus.flavours import TICKED, plain_line
 from raisf.retrieval.corpus.splitting import is_caption
 
 # Liquid's, Jinja's and Nunjucks' tags, Hugo's shortcodes, ERB's; what is to be written out, `{{ name }}` and
 # `<%= name %>`, stands for text. In code they are none. A tag of more characters, or over lines, is left as it is: what
 # nobody closes must not cost a search each.
-_TICKED = r"(?P<tick>(?<!`)`++)[^\n]{0,500}?(?<!`)(?P=tick)(?!`)"  # code in a line
 _TAG = re.compile(
-    _TICKED + r"|(?P<target>(?<=\]\()[^()\n{]{0,200}\{\{[^()\n]{0,200}\}\}[^()\n]{0,200}(?=\)))"
+    TICKED + r"|(?P<target>(?<=\]\()[^()\n{]{0,200}\{\{[^()\n]{0,200}\}\}[^()\n]{0,200}(?=\)))"
     r"|(?P<tag>\{%[^\n]{0,500}?%\}|\{\{[<%][^\n]{0,500}?[>%]\}\}|<%(?!=)[^\n]{0,500}?%>)"
 )
 _QUOTED = re.compile(r"""(=?)(["'])((?:(?!\2).)+)\2""")
@@ -23,7 +24,8 @@ _LAST = re.compile(r"([\w-]+)\W*$")
 # Blocks of MkDocs and MyST: `!!! note "Title"` above indented lines, `:::{note} Title` above a `:::`; HTML's headings.
 _INDENTED = re.compile(r"""( *)(?:(?:!!!|\?\?\?\+?)[ \t]+[\w-]+(?: [\w-]+)*|===(?=[ \t]+"))(?:[ \t]+"([^"]*)")?$""")
 _COLONS = re.compile(
-    r"( *):{3,}[ \t]*(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?"
+    r"( *(?:[-*+] +)?):{3,}[ \t]*"
+    r"(?:\{[\w-]+\}|(?:note|tip|hint|info|important|warning|caution|danger|details)\b|[\w-]+$)?"
     r"""[ \t]*(?:\[(.*)\]$|\{[^{}]{0,200}\btitle="([^"]{0,200})"[^{}]{0,200}\}$)?"""
 )
 # An element of HTML whose contents are Markdown, as kramdown has them; a link to another note of a wiki or a notebook.
@@ -33,7 +35,7 @@ _CONTAINER = re.compile(
 # Where the contents of the page are to stand; kramdown puts them in the place of an item.
 _CONTENTS, _TOC = re.compile(r" {0,3}\[{1,2}_?toc_?\]{1,2}$", re.IGNORECASE), re.compile(r"\s*\{:\s*toc\b")
 _NOTE = re.compile(
-    _TICKED + r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
+    TICKED + r"|(?P<shown>!?)\[\[(?P<note>[^\[\]|\n]{1,200})(?:\|(?P<words>[^\[\]\n]{1,200}))?\]\](?![(\[:])"
 )
 # What Logseq keeps of a block in lines of their own: nobody wrote it.
 _KEPT = re.compile(r"\s*(?:- )?(?:id|collapsed|(?:card|logseq|query)[-.][\w.-]+):: +\S.*$")
@@ -47,6 +49,10 @@ _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
 _MARKED_HEADING = re.compile(r"#{1,6} +\S")
 _FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
 _CODE_INDENT = 4
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+# A callout of Quarto: the heading that it begins with is its title.
+_CALLOUT = re.compile(r":{3,}[ \t]*\{[^{}]*\.callout-")
+_CALLOUT_TITLE = re.compile(r" {0,3}#{1,6} +(.*?)[ :#]*$")
 
 
 def without_tags(line: str) -> str:
@@ -72,33 +78,46 @@ def without_tags(line: str) -> str:
 def as_markdown(text: str) -> str:
     """A Markdown text without such tags, with blocks and headings of a site's own kinds as any Markdown has them."""
     lines, fence, within, above = list[str](), "", list[int](), ""
+    inner, callout = 0, False  # where the text of the last item begins; whether a callout has just begun
     written = text.split("\n")
+    directives = Directives(written)
     for number, line in enumerate(written, start=1):
         indent = len(line) - len(line.lstrip(" "))
         while within and line.strip() and indent < within[-1]:
             within.pop()
         line = line[min(within[-1], indent) :] if within else line
-        bare, before, fence = line.rstrip(), fence, fence_at(line, fence)
-        if before or fence:
+        shown = directives.shown(line, fence)
+        bare, before, fence = line.rstrip(), fence, fence if shown is not None else fence_at(line, fence)
+        indent = len(line) - len(line.lstrip(" "))
+        marked = None if before or fence or indent >= inner + _CODE_INDENT else _ITEM.match(line)
+        inner = marked.end() if marked else 0 if bare and not indent and not above.strip() else inner
+        if shown is not None:
+            line = shown
+        elif before or fence:
             pass  # code
         elif _KEPT.match(bare) or _PAGE_END.match(bare):
             line = ""
         elif (block := _INDENTED.match(bare)) and (block[2] or _is_indented(written[number : number + 2])):
             within.append((within[-1] if within else 0) + len(block[1]) + 4)
             line = f"{block[2]}:" if block[2] else ""
-        elif block := _COLONS.match(bare) if bare.lstrip().startswith(":::") else None:
+        elif block := _COLONS.match(bare) if ":::" in bare else None:
+            callout = _CALLOUT.match(bare.lstrip()) is not None
+            directives.begin_options()
             title = (block[2] or block[3] or bare[block.end() :]).rstrip(" :")
-            line = f"{block[1]}{title}" if title else ""
-        elif line.startswith(" " * _CODE_INDENT):
+            line = f"{block[1]}{title}"
+        elif indent >= inner + _CODE_INDENT:
             pass  # code perhaps
+        elif callout and (heading := _CALLOUT_TITLE.match(bare)):
+            line = f"{plain_line(heading[1])}:"
         elif _CONTENTS.match(bare) or any(map(_TOC.match, written[number : number + 1])):
             line = ""
         else:
             if _TAG_ALONE.match(above) and _MARKED_HEADING.match(line):
                 lines[-1] = ""
-            line = "" if _CONTAINER.match(line.rstrip()) else _without_notes(without_tags(line))
+            line = "" if _CONTAINER.match(line.rstrip()) else _without_notes(plain_line(without_tags(line)))
             if not above.strip() and (heading := _HEADING.match(line.rstrip())):
                 line = f"{'#' * int(heading[1])} {heading[2]}"
+        callout = callout and (not bare or bare.lstrip().startswith(":::"))
         lines.append(line)
         above = line
     return "\n".join(lines)

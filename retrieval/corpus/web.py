@@ -11,6 +11,7 @@ from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, addres
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import title_of, without_front_matter
 from raisf.retrieval.corpus.web_encoding import decoded
+from raisf.retrieval.corpus.web_hidden import HEADINGS, drop_hidden, is_unclosed
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
@@ -18,15 +19,8 @@ from raisf.utils.text import clean
 _NO_DATA = tuple("script style template noscript head svg nav iframe select datalist textarea".split())
 """Elements that are not seen, and that a table of data has none of."""
 _UNSEEN = (*_NO_DATA, "rt", "rp")  # with the reading above a word (ruby), which would break it
-_HIDING = re.compile(r"(?<![\w-])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-STRUCK = ("del", "s", "strike")
-"""Elements whose text is struck out: it holds no longer, and small readers take it for the text behind it."""
-_STRIKING = re.compile(r"(?<![\w-])text-decoration(-line)?\s*:[^;]*\bline-through\b", re.IGNORECASE)
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_SIGNS = ("#", "\u00b6", "\u00a7", "\U0001f517")
-_SKIP = re.compile(r"(?:skip|jump) to (?:the )?(?:main )?(?:content|navigation|menu)", re.IGNORECASE)
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
@@ -63,9 +57,10 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         return iter(())  # a page of comments only
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
-    _drop_hidden(root)
-    told, first = clean(root.xpath("string(.//title[not(ancestor::svg)])")), next(root.iter("h1"), None)
-    if first is not None and (heading := _heading(first)) and (not told or told.startswith(heading)):
+    drop_hidden(_all_of(root))
+    told = clean(root.xpath("string(.//title[not(ancestor::svg)])"))
+    heading = next(filter(None, map(_heading, root.iter("h1"))), "")
+    if heading and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
     title = title_of(file, told or front.title)
     return passages_of(name, _html_sections(root, title))
@@ -80,7 +75,7 @@ def html_text(block: str) -> str:
         root = html.document_fromstring(block.encode(), parser=html.HTMLParser(encoding="utf-8", no_network=True))
     except ParserError:
         return ""  # the end of a tag, or its like
-    _drop_hidden(root)
+    drop_hidden(_all_of(root))
     return _shown(_all_of(root))
 
 
@@ -89,50 +84,10 @@ def _all_of(root: Any) -> list[Any]:
     return [root, *root.itersiblings()]
 
 
-def _drop_hidden(root: Any) -> None:
-    """Takes out what a page hides by an attribute, or strikes out; a whole page is hidden only while it loads."""
-    for element in [one for part in _all_of(root) for one in part.iter() if isinstance(one.tag, str)]:
-        hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
-        hidden = hidden and element.tag not in ("html", "body") and not _is_pictured(element)
-        if hidden or _is_struck(element) or _is_again(element) or _is_way(element):
-            element.drop_tree()
-
-
-def _is_struck(element: Any) -> bool:
-    """Whether an element is struck out, and no part of the page that nobody closed it in."""
-    struck = element.tag in STRUCK or _STRIKING.search(element.get("style", ""))
-    return bool(struck) and next(element.iter("main", "article", *_HEADINGS), None) is None
-
-
-def _is_way(element: Any) -> bool:
-    """Whether an element is a link within the page that says nothing: past its navigation, or from a heading to itself.
-
-    Generators of sites add such a sign to each heading.
-    """
-    if element.tag != "a" or "#" not in element.get("href", ""):
-        return False
-    words, within = clean(element.text_content()), element.getparent()
-    return _SKIP.fullmatch(words) is not None or (within is not None and within.tag in _HEADINGS and words in _SIGNS)
-
-
-def _is_pictured(element: Any) -> bool:
-    """Whether an element is a formula in MathML and no more, whose picture a page shows, as Wikipedia does."""
-    behind, held = element.getnext(), [child.tag for child in element]
-    return behind is not None and behind.tag == "img" and held == ["math"] and not clean(element.text)
-
-
-def _is_again(element: Any) -> bool:
-    """Whether an element says again what a formula in MathML says, as TeX or, by KaTeX, in pieces."""
-    before = element.getprevious() if element.get("class") == "katex-html" else None
-    return element.tag in ("annotation", "annotation-xml") or (
-        before is not None and before.get("class") == "katex-mathml"
-    )
-
-
 def _html_sections(root, title: str) -> Iterator[Section]:
     heading, level, body = "", 0, []
-    for kind, text in _html_parts(_all_of(root), _HEADINGS):
-        if kind == "text":
+    for kind, text in _html_parts(_all_of(root), HEADINGS):
+        if kind == "text" or not text:  # a picture may stand as a heading
             body.append(text)
             continue
         yield Section(title, heading, {}, "".join(body), level)
@@ -164,7 +119,9 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = (), last: st
             text = told + block + _run(element.tail)
         else:
             waiting.append((element, True))
-            if not isinstance(element.tag, str) or (element.tag in _UNSEEN and not _unclosed_nav(element)):
+            if not isinstance(element.tag, str) or (
+                element.tag in _UNSEEN and not (element.tag == "nav" and is_unclosed(element))
+            ):
                 continue
             if element.tag in headings:
                 yield element.tag, _heading(element)
@@ -223,8 +180,7 @@ def _raised(element: Any, before: str) -> str:
 
 
 def _unclosed_nav(element: Any) -> bool:
-    """Whether navigation that nobody closed has swallowed what the page is about."""
-    return element.tag == "nav" and next(element.iter("main", "article", "h1"), None) is not None
+    return element.tag == "nav" and is_unclosed(element)
 
 
 def _run(text: str | None) -> str:
@@ -234,7 +190,7 @@ def _run(text: str | None) -> str:
 
 def _html_rows(table) -> list[str]:
     """The rows of a table of data, by its columns' names where its first row has them; of a page's layout none."""
-    if len(list(islice(table.iter("table", *_NO_DATA, *_HEADINGS), 2))) > 1 or not _only_cells(table):
+    if len(list(islice(table.iter("table", *_NO_DATA, *HEADINGS), 2))) > 1 or not _only_cells(table):
         return []
     rows = [cells for row in table.iter("tr") if (cells := list(row.iterchildren(*_CELLS)))]
     texts = {cell: clean(_shown([cell])) for row in rows for cell in row}
@@ -245,6 +201,7 @@ def _html_rows(table) -> list[str]:
         above.append(texts[rows.pop(0)[0]])  # one name over all columns
     # The rows of names: below one that spans columns stand those of each. A table may consist of names alone.
     named = next((count for count, row in enumerate(rows) if not _is_names(row) or len(row) == 1), 1)
+    named = named or int(_is_bold(rows[0]) and not any(map(_is_bold, rows[1:])))
     grid = named_grid(rows, texts, named)
     if not named:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
@@ -259,6 +216,13 @@ def _html_rows(table) -> list[str]:
 
 def _is_names(row: list[Any]) -> bool:
     return all(cell.tag == "th" for cell in row)
+
+
+def _is_bold(row: list[Any]) -> bool:
+    """Whether all that the cells of a row say is bold."""
+    said = [(clean(cell.text_content()), list(cell.iter("b", "strong"))) for cell in row]
+    told = [clean("".join(part.text_content() for part in bold)) == words for words, bold in said if words]
+    return len(told) > 1 and all(told)
 
 
 def _led(row: list[Any], line: list[str]) -> list[str]:

@@ -242,6 +242,7 @@ _MAKERS: dict[str, list[Callable[[random.Random], bytes]]] = {
     ".tsv": [_wide_table, _quotes, _rows],
     ".md": [_markdown, _encoded, _text],
     ".mdx": [_mdx, _markdown],
+    ".qmd": [_markdown, _text],
     ".rst": [_restructured, _encoded, _text],
     ".txt": [_encoded, _text],
     ".txt.gz": [_gzip, _text],

@@ -261,7 +261,8 @@ def test_an_id_or_a_name_that_no_file_can_hold_is_named(write: Write, tmp_path: 
         (
             "a.odt",
             "x",
-            ".odt is no kind of document; those are txt, md, markdown, mdx, rst, jsonl, csv, tsv, html, htm, pdf, docx",
+            ".odt is no kind of document; those are txt, md, markdown, mdx, qmd, rmd, rst, jsonl, csv, tsv, html, "
+            "htm, pdf, docx",
         ),
         ("noext", "x", "without a suffix it is no kind of document"),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from raisf.retrieval.corpus.reading import read_documents
+from raisf.retrieval.corpus.splitting import split_text
 from raisf.utils.errors import InputError
 
 GUIDE = """\
@@ -68,3 +69,25 @@ def test_what_only_has_a_rule_near_it_is_no_heading(tmp_path: Path) -> None:
         (tmp_path / "rules.txt").write_text(text)
         with pytest.raises(InputError, match="no passage with any text"):
             list(read_documents(tmp_path / "rules.txt"))
+
+
+TALK = [
+    "MR. OAK: What does it cost to keep a boat in the harbour all year? {}",
+    "DR. ELM: Ten crowns a month\nand {} more for the key. Ask Mr. Ash for it.",
+]
+CHAT = ["[10:{:02}] <ann> The wharf is closed", "12/03/24, 10:{:02} PM - Bob: I have seen it, too. All of it"]
+
+
+@pytest.mark.parametrize("turns", [TALK, CHAT])
+def test_a_passage_of_a_talk_begins_with_who_speaks(turns: list[str], tmp_path: Path) -> None:
+    """One passage of a hearing ended in `MR.`, and the next one said what nobody said."""
+    text = "\n".join(turn.format(number) for number in range(20) for turn in turns)
+    found = [text for _, text in read(tmp_path, text, "hearing.txt")]
+    begins = tuple(turn.split(" ")[0].partition(":")[0] for turn in turns)
+    assert len(found) > 3 and all(text.startswith(begins) for text in found)
+
+
+def test_no_passage_ends_behind_a_title_an_initial_or_what_leads_to_a_number() -> None:
+    for shortened in ("Mr. Oak", "Prof. Elm", "J. Ash", "No. 5", "Fig. 2", "e.g. tar", "in the U.S. too"):
+        pieces = split_text(f"Built by {shortened} and by many others who came from the towns of the coast. " * 40)
+        assert len(pieces) > 3 and all(piece.endswith("coast.") for piece in pieces)

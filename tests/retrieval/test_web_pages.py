@@ -67,6 +67,17 @@ def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path / "p.html")][-1].endswith("They flow.")
 
 
+def test_a_heading_without_words_is_none(tmp_path: Path):
+    """Of a conference's site, whose name was a picture, each part had a passage of the page's title alone."""
+    (tmp_path / "p.html").write_text(
+        "<title>Talks | Club</title><h1><img src='a.png'></h1><h1>Talks</h1><p>Two.</p><h2> </h2><h2>May</h2><p>One."
+    )
+    assert [(p.title, p.text) for p in read_documents(tmp_path / "p.html")] == [
+        ("Talks", "Two."),
+        ("Talks", "May: One."),
+    ]
+
+
 @pytest.mark.parametrize(
     ("table", "text"),
     [
@@ -98,6 +109,8 @@ def test_a_heading_says_what_is_seen_of_it_with_its_words_apart(tmp_path: Path):
             "<tr><td>yearly<td>$30</tr><tr><td>Plus</tr>",
             "Plan: Lite; Price: monthly; Price: $3. Plan: Lite; Price: yearly; Price: $30. Plan: Plus.",
         ),
+        ("<tr><td><b>Plan</b><td><strong>Fee</strong></tr><tr><td>Lite<td>$39</tr>", "Plan: Lite; Fee: $39."),
+        ("<tr><td><b>Plan</b><td><b>Lite</b></tr><tr><td><b>Fee</b><td><b>$39</b></tr>", "Plan; Lite. Fee; $39."),
         ("<tr><td>Check-in:<td>from 15:00</tr>", "Check-in: from 15:00."),
         ("<tr></tr><td>one</td><td>two</td>", "one two"),
         ("<!-- c --><tr><!-- c --><td>a<td>b</tr>", "a; b."),
@@ -216,11 +229,11 @@ def test_an_element_that_strikes_out_and_is_never_closed_does_not_take_the_page_
 def test_a_link_to_an_address_says_it(tmp_path: Path):
     (tmp_path / "p.html").write_text(
         '<p>Write to <a href="mailto:a@b.example?subject=x">us</a>, <a href="mailto:c@d.example">c@d.example</a>'
-        ' or <a href="tel:+49-30">call</a>; see <a href="https://x.example">here</a>.</p>'
+        ' or <a href="tel:+49-30">call</a> <a href="tel:+44%2020%207">+44 (20) 7</a>; see <a href="https://x.example">here</a>.</p>'
     )
     (tmp_path / "q.md").write_text("Write to [us](mailto:a@b.example) or <c@d.example>; see [here](https://x.example).")
     assert [p.text for p in read_documents(tmp_path)] == [
-        "Write to us (a@b.example), c@d.example or call (+49-30); see here.",
+        "Write to us (a@b.example), c@d.example or call (+49-30) +44 (20) 7; see here.",
         "Write to us (a@b.example) or c@d.example; see here.",
     ]
 

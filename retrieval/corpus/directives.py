@@ -1,0 +1,80 @@
+"""Directives of MyST in fences, three backticks and `{note}`: their text is Markdown, or none of the page's."""
+
+import re
+from collections.abc import Sequence
+
+_DIRECTIVE = re.compile(r"([ >]*)([`~]{3,})\{(?:[\w.+-]+:)?([\w.+-]+)\}[ \t]*(.*)$")
+_TEXTS = re.compile(
+    r"note|tip|hint|important|warning|caution|danger|attention|error|seealso|admonition|margin|sidebar|aside|topic|"
+    r"dropdown|details|card|grid(-item(-card)?)?|tab-(set|item)|figure|epigraph|pull-quote|highlights|abstract|glossary|"
+    r"version(added|changed)|deprecated|theorem|lemma|proof|definition|corollary|remark|example|algorithm|"
+    r"exercise(-start)?|solution(-start)?|div"
+)
+_TITLED = re.compile(r"admonition|margin|sidebar|topic|dropdown|card|grid-item-card|tab-item|theorem|lemma|definition")
+_UNTOLD = re.compile(r"figure|grid(-item)?|tab-set|div|solution(-start)?")
+"""Those whose own line names a file, or what is set: of others it is a title, or the text begins there."""
+_UNSEEN = re.compile(
+    r"toctree|tableofcontents|contents|include|literalinclude|bibliography|raw|todo|index|image|iframe|video|youtube|"
+    r"autosummary"
+)
+_OPTION = re.compile(r"[ >]*(?::[\w-]+:(?:\s|$)|(?:#|//|%%)\|(?:\s|$))")
+_CELL = re.compile(r"[ >]*[`~]{3,}[ \t]*\{")
+
+
+class Directives:
+    """Goes through the lines of a text.
+
+    Args:
+        lines: Of the text.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._ends = dict[str, int]()  # by the sign of a fence, how many closing ones are still to come
+        for line in lines:
+            bare = line.strip(" >\r")
+            if len(bare) >= 3 and bare[0] in "`~" and not bare.strip(bare[0]):
+                self._ends[bare[0]] = self._ends.get(bare[0], 0) + 1
+        self._open = list[str]()  # the fences of the texts that a line is in
+        self._unseen = ""
+        self._options = False
+
+    def shown(self, line: str, fence: str) -> str | None:
+        """A line that is a mark of a directive, or stands in one that shows nothing, as Markdown; None of others.
+
+        Args:
+            line: The next one.
+            fence: Of the code that it is in.
+        """
+        bare = line.strip(" >\r")
+        closes = len(bare) >= 3 and not bare.strip(bare[0]) and bare[0] in "`~"
+        self._ends[bare[:1]] = self._ends.get(bare[:1], 0) - closes
+        if self._unseen or fence:
+            self._unseen = "" if closes and bare.startswith(self._unseen) else self._unseen
+            return None if fence and not self._options_in(line) else ""
+        if self._options_in(line):
+            return ""
+        if self._open and closes and bare.startswith(self._open[-1]):
+            self._open.pop()
+            return ""
+        self._options = _CELL.match(line) is not None
+        found = _DIRECTIVE.match(line)
+        return self._opened(*found.groups()) if found else None
+
+    def begin_options(self) -> None:
+        """What is set for a directive may follow, line by line."""
+        self._options = True
+
+    def _options_in(self, line: str) -> bool:
+        self._options = self._options and _OPTION.match(line) is not None
+        return self._options
+
+    def _opened(self, before: str, fence: str, name: str, told: str) -> str | None:
+        name = name.lower()
+        if _UNSEEN.fullmatch(name) and self._ends.get(fence[0], 0) > 0:
+            self._unseen = fence
+            return ""
+        if not _TEXTS.fullmatch(name):
+            return None
+        self._open.append(fence)
+        title = "" if _UNTOLD.fullmatch(name) else told.rstrip(" :\r")
+        return f"{before}{title}:" if title and _TITLED.fullmatch(name) else f"{before}{title}"
