@@ -14,6 +14,7 @@ from raisf.utils.text import text_of
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
+_TEXTS = ("gold_pids", "gold_titles", "gold_sentences", "sub_questions", "sub_titles")
 
 
 def question_id(example: dspy.Example) -> str:
@@ -72,7 +73,8 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
     """Makes sure that questions are DSPy's examples; see `check_answered`.
 
     Raises:
-        InputError: One is something else, or all of them are, such as a file's name.
+        InputError: One is something else, or all of them are, such as a file's name; or gold that is to be a list of
+            texts is none: a text would be taken for a list of letters, and no passage is called by a number.
     """
     single = isinstance(examples, str | PurePath | Mapping) or not hasattr(examples, "__len__")
     given: Any = [examples] if single else examples
@@ -81,6 +83,12 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
             f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"
             ".with_inputs('question'), such as raisf.load_questions(FILE) reads"
         )
+    for example, name in itertools.product(given, _TEXTS):
+        value = example.get(name)
+        several = isinstance(value, list | tuple | set | frozenset | None)
+        if not several or not all(isinstance(one, str | None) for one in value or ()):
+            asked = example.get("question", "")
+            raise InputError(f"the {of} question {asked!r:.80}: {name} must be a list of texts, found {value!r:.60}")
 
 
 def check_trainset(trainset: Sequence[dspy.Example]) -> None:

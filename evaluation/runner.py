@@ -262,6 +262,8 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
     seen: set[str] = set()
     for example in examples:
         name = question_id(example)
+        if "question" not in example:
+            raise InputError(f"a test question has no `question`, but {', '.join(example.keys())}: name it so")
         if name in seen:
             raise InputError(f"two questions have the id {name!r}: make ids unique, records are kept by id")
         seen.add(name)

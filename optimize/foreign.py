@@ -91,7 +91,8 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
         kind = name.rpartition(":")[2]
         raise InputError(
             f"the artifact {folder} holds a program of the class {name}, and an artifact never chooses code to import: "
-            f"import that class before, or give it, raisf.load(..., program={kind}), or an instance of it"
+            f"import that class before, or give it, raisf.load(..., program={kind}), or an instance of it (on the "
+            f"command line --program package.module:Class@{folder})"
         )
     if isinstance(given, dspy.Module):
         made = copy_of(given)

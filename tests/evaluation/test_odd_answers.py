@@ -7,6 +7,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.evaluation.examples import check_answered
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.optimizers.selection import answer_exact_match
@@ -104,3 +105,21 @@ def test_a_run_that_a_bug_ends_names_the_bug(raised: Exception, told: str) -> No
     examples = [dspy.Example(question="What is 1?", answer="x").with_inputs("question")]
     with pytest.raises(RaisfError, match=f"the program failed on every question, the last time with: {told}$"):
         run(Answers(answer), examples)
+
+
+@pytest.mark.parametrize("field", ["gold_pids", "gold_titles", "sub_questions", "sub_titles"])
+@pytest.mark.parametrize("value", ["Ada", [7], {"title": ["Ada"]}])
+def test_gold_that_is_no_list_of_texts_is_refused_as_in_a_file(field: str, value: object) -> None:
+    """A text was taken for a list of its letters: recall 0 whatever was found, and a judge that learnt nothing."""
+    example = dspy.Example(question="Q?", answer="x", **{field: value}).with_inputs("question")
+    for use in (lambda: run(Answers(lambda q: "x"), [example]), lambda: check_answered([example], "training")):
+        with pytest.raises(InputError, match=rf"question 'Q\?': {field} must be a list of texts, found "):
+            use()
+    listed = dspy.Example(question="Q?", answer="x", **{field: ("Ada", "")}).with_inputs("question")
+    assert run(Answers(lambda q: "x"), [listed]).em.value == 1.0
+
+
+def test_a_question_under_another_name_is_told_of() -> None:
+    example = dspy.Example(query="Q?", answer="x").with_inputs("query")
+    with pytest.raises(InputError, match="a test question has no `question`, but query, answer"):
+        run(Answers(lambda q: "x"), [example])

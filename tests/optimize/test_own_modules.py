@@ -134,6 +134,8 @@ def test_an_artifact_never_chooses_code_to_import(artifact: Path, tmp_path: Path
             (tmp_path / "a" / "manifest.json").write_text(json.dumps({**manifest, "program": name}))
             with pytest.raises(InputError, match=r"never chooses code to import: import that class before, or give it"):
                 raisf.load(tmp_path / "a", lm=lm)
+            with pytest.raises(InputError, match=r"on the command line --program package\.module:Class@.*/a\)"):
+                raisf.load(tmp_path / "a", lm=lm)
         assert "trap" not in sys.modules
     finally:
         sys.path.remove(str(tmp_path))

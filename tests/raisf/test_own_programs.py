@@ -206,3 +206,5 @@ def test_programs_are_compared_from_python_in_memory_and_in_a_folder(home, tmp_p
     assert len(lm.calls) == asked, "what is in the folder is not asked again"
     with pytest.raises(raisf.InputError, match="no program to compare"):
         raisf.compare({}, test)
+    with pytest.raises(raisf.InputError, match=r"no program to compare in a list: give some by label"):
+        raisf.compare([raisf.Direct()], test)  # type: ignore[arg-type]

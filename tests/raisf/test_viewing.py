@@ -54,6 +54,21 @@ def test_an_evaluation_under_way_can_be_viewed(records: Any, report: Path) -> No
     assert len(summary["questions"]) == 6 and summary["answers"][0][1]["em"] == 1
 
 
+@pytest.mark.parametrize("so_far", ["", '{"id": "0", "quest'])
+def test_a_run_without_a_record_yet_hides_no_other(records: Any, report: Path, so_far: str) -> None:
+    """An experiment that was stopped there, or has just come to its next row, could not be looked at."""
+    begun = records.write_records(report / "records/later.jsonl", [])
+    begun.write_text(so_far)
+    view = View([report])
+    assert [run["label"] for run in view.summary["runs"]] == ["A", "B"] and not view.stale
+    records.write_records(begun, [records.record(0, True)])
+    assert view.stale and [run["label"] for run in View([report]).summary["runs"]] == ["A", "B", "later"]
+    for file in (report / "records").glob("*.jsonl"):
+        file.write_text("")
+    with pytest.raises(InputError, match="holds no records yet"):
+        View([report])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(b'{"id": "a"}\n', "no 'question'"), (b"[1]\n", "no record"), (b"{\n{}\n", "no JSON"), (b"", "no records yet")],

@@ -66,8 +66,9 @@ def compare(
     from raisf.evaluation.seen import seen_by
     from raisf.reports.report import check_folder, output_counts, report_of
 
-    if not programs:
-        raise InputError("no program to compare: give some by label, such as {'rag': raisf.RAG(index)}")
+    if not programs or not isinstance(programs, Mapping):
+        found = f" in a {type(programs).__name__}" if programs else ""
+        raise InputError(f"no program to compare{found}: give some by label, such as {{'rag': raisf.RAG(index)}}")
     for program in programs.values():
         check_module(program)
     _warn_of_no_common_lm(programs)

@@ -78,7 +78,7 @@ def labels_in(parts: Sequence[str], rows: Collection[str]) -> list[str]:
         tries = (", ".join(parts[:count]) for count in range(len(parts), 0, -1))
         label = next((one for one in tries if one in rows), None)
         if label is None:
-            raise InputError(f"--only: no row {parts[0]!r}; choose of {'; '.join(rows)}")
+            raise InputError(f"--only: no row {parts[0]!r}; choose of {'; '.join(rows)} (with commas between them)")
         found.append(label)
         parts = parts[label.count(", ") + 1 :]
     return found

@@ -93,7 +93,14 @@ def _runs_at(place: Path) -> list[Run]:
         raise InputError(f"no records in {place}: {REMEDY}")
     order = {name: number for number, name in enumerate(named)}
     files.sort(key=lambda file: (order.get(file.resolve(), len(order)), file))
-    return [_run(file, named.get(file.resolve()) or {}) for file in files]
+    begun = [file for file in files if _has_begun(file)] or files
+    return [_run(file, named.get(file.resolve()) or {}) for file in begun]
+
+
+def _has_begun(records: Path) -> bool:
+    """Whether a first record is whole: of a run that was stopped before, or has only now begun, there is none."""
+    with records.open("rb") as file:
+        return file.readline().endswith(b"\n")
 
 
 def _folders(place: Path) -> list[Path]:
