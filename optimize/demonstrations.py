@@ -1,7 +1,7 @@
 """Demonstrations for predictors from gold: the judges', as many of each verdict, and the answerer's from memory."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ def collect_rows(
     only_ours: bool = False,
     taught: Mapping[str, Sequence[dspy.Example]] | None = None,
     most: int | None = None,
+    names: Collection[str] | None = None,
 ) -> Rows:
     """Rows for each predictor whose right behaviour follows from gold, told by its fields and the program it is of.
 
@@ -87,6 +88,7 @@ def collect_rows(
             else in a module of the user's own.
         taught: By judge, rows that take the place of gold's (`raisf.optimize.judges.judge_rows`).
         most: Rows a predictor that will be drawn; passages are searched for no more than that takes. None: for all.
+        names: The predictors that learn: labels and searches for others would be in vain. None: all.
 
     Raises:
         InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
@@ -95,13 +97,15 @@ def collect_rows(
     rows, taught = Rows(), taught or {}
     owner_of, roles = owners(program), {name: role_of(one) for name, one in program.named_predictors()}
     judging = {id(owner_of[name]) for name, role in roles.items() if role in JUDGED and _in_use(owner_of[name], role)}
+    wanted = roles.keys() if names is None else {*names, *_told_by(names, roles, owner_of)}
     trainset = answered(trainset)
     for name, predictor in program.named_predictors() if trainset else ():
         owner, role = owner_of[name], roles[name]
         reasoned = reasoned_role(predictor)
         if reasoned in JUDGE_ROLES and isinstance(owner, Program) and _in_use(owner, reasoned):
             rows.missing[name] = "it reasons before its answer, and gold has no reasonings"
-        if not _in_use(owner, role) or (only_ours and not isinstance(owner, Program)):
+        strange = only_ours and not isinstance(owner, Program)
+        if not _in_use(owner, role) or strange or name not in wanted:
             continue
         if role is Decomposition:
             found = decomposition_examples(trainset, simple=decomposes_first(owner))
@@ -136,6 +140,12 @@ def collect_rows(
             "(--strategy bootstrap), which shows steps of its own right runs"
         )
     return rows
+
+
+def _told_by(names: Collection[str], roles: Mapping[str, Any], owner_of: Mapping[str, Any]) -> Iterator[str]:
+    """The judges of knowledge whose rows tell answerers by heart, of those that learn, what is known."""
+    by_heart = {id(owner_of[name]) for name in names if roles.get(name) is DirectAnswer}
+    yield from (name for name, role in roles.items() if JUDGED.get(role) == "know" and id(owner_of[name]) in by_heart)
 
 
 def answered(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

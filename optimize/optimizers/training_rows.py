@@ -214,11 +214,11 @@ class Source:
             only_ours=True,
             taught=taught,
             most=most,
+            names=chosen,
         )
         _add_answerers(gold, task, examples, chosen, options)
-        ours, asked = owners(task.student), judges(task.student)
-        judging = [name for name, one in task.student.named_predictors() if role_of(one) in JUDGED]
-        judging = [name for name in judging if isinstance(ours[name], Program)]
+        ours, asked, predictors = owners(task.student), judges(task.student), dict(task.student.named_predictors())
+        judging = [name for name in ours if isinstance(ours[name], Program) and role_of(predictors[name]) in JUDGED]
         for name in judging:
             why = "no question has a gold answer" if name in asked else "the program does not ask it"
             gold.missing.setdefault(name, why)
@@ -340,8 +340,8 @@ def local_base(program: dspy.Module, name: str, base: LocalLM | str | None) -> L
         InputError: It is not in this process, or the weights could not be kept under the predictor's name.
     """
     check_folder_name(name)
-    own = dict(program.named_predictors())[name].lm or dspy.settings.lm
-    lm = connect(base) if isinstance(base, str) else base or own
+    asked = dict(program.named_predictors())[name].lm
+    lm = connect(base) if isinstance(base, str) else base or asked or dspy.settings.lm
     if not isinstance(lm, LocalLM):
         raise InputError(
             f"weights are trained in this process, and {getattr(lm, 'model', lm)} is elsewhere: "

@@ -89,6 +89,16 @@ def test_the_judge_of_drafts_learns_from_the_lm_s_own_drafts(world: Any, oracle:
         collect_rows(silent, world.train, labels="gold", threads=4, strict=True)
 
 
+def test_no_lm_labels_and_nobody_searches_for_predictors_that_do_not_learn(world: Any, oracle: Any) -> None:
+    program, asked = of_kind("verbal", world, oracle()), list[str]()
+    program.set_lm(ScriptedLM(lambda fields: asked.append(fields["question"]) or {"answer": "a guess"}))
+    only: dict[str, Any] = {"labels": "model", "threads": 4, "strict": False}
+    alone = collect_rows(program, world.train, names=["decompose"], **only)
+    assert alone.of.keys() == {"decompose"} and not asked
+    # By heart a question is answered that is known: this needs the labels of the judge.
+    assert "know" in collect_rows(program, world.train, names=["answer_directly"], **only).judge and asked
+
+
 @pytest.mark.slow
 def test_the_answerer_of_a_confident_program_is_taught_what_it_knows(world: Any, makers: Any, tmp_path: Path) -> None:
     from raisf.lm.finetune.training import Training
