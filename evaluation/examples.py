@@ -8,13 +8,14 @@ from typing import Any
 import dspy
 import numpy as np
 
+from raisf.data.tables import LISTS
 from raisf.evaluation.identity import digest
 from raisf.utils.errors import InputError
 from raisf.utils.text import text_of
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
-_TEXTS = ("gold_pids", "gold_titles", "gold_sentences", "sub_questions", "sub_titles")
+_TEXTS = tuple(name for name in LISTS if name != "sub_answers")  # which may be numbers
 
 
 def question_id(example: dspy.Example) -> str:

@@ -1,6 +1,7 @@
 """Directives of MyST in fences, three backticks and `{note}`: their text is Markdown, or none of the page's."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 _DIRECTIVE = re.compile(r"([ >]*)([`~]{3,})\{(?:[\w.+-]+:)?([\w.+-]+)\}[ \t]*(.*)$")
@@ -29,11 +30,8 @@ class Directives:
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self._ends = dict[str, int]()  # by the sign of a fence, how many closing ones are still to come
-        for line in lines:
-            bare = line.strip(" >\r")
-            if len(bare) >= 3 and bare[0] in "`~" and not bare.strip(bare[0]):
-                self._ends[bare[0]] = self._ends.get(bare[0], 0) + 1
+        # By the sign of a fence, how many closing ones are still to come.
+        self._ends = Counter(closing[0] for line in lines if (closing := _closing(line)))
         self._open = list[str]()  # the fences of the texts that a line is in
         self._unseen = ""
         self._options = False
@@ -45,15 +43,14 @@ class Directives:
             line: The next one.
             fence: Of the code that it is in.
         """
-        bare = line.strip(" >\r")
-        closes = len(bare) >= 3 and not bare.strip(bare[0]) and bare[0] in "`~"
-        self._ends[bare[:1]] = self._ends.get(bare[:1], 0) - closes
+        closing = _closing(line)
+        self._ends.subtract(closing[:1])
         if self._unseen or fence:
-            self._unseen = "" if closes and bare.startswith(self._unseen) else self._unseen
+            self._unseen = "" if closing.startswith(self._unseen) else self._unseen
             return None if fence and not self._options_in(line) else ""
         if self._options_in(line):
             return ""
-        if self._open and closes and bare.startswith(self._open[-1]):
+        if self._open and closing.startswith(self._open[-1]):
             self._open.pop()
             return ""
         self._options = _CELL.match(line) is not None
@@ -70,7 +67,7 @@ class Directives:
 
     def _opened(self, before: str, fence: str, name: str, told: str) -> str | None:
         name = name.lower()
-        if _UNSEEN.fullmatch(name) and self._ends.get(fence[0], 0) > 0:
+        if _UNSEEN.fullmatch(name) and self._ends[fence[0]] > 0:
             self._unseen = fence
             return ""
         if not _TEXTS.fullmatch(name):
@@ -78,3 +75,9 @@ class Directives:
         self._open.append(fence)
         title = "" if _UNTOLD.fullmatch(name) else told.rstrip(" :\r")
         return f"{before}{title}:" if title and _TITLED.fullmatch(name) else f"{before}{title}"
+
+
+def _closing(line: str) -> str:
+    """The fence that a line would close: it holds nothing else. Else nothing."""
+    bare = line.strip(" >\r")
+    return bare if len(bare) >= 3 and bare[0] in "`~" and not bare.strip(bare[0]) else ""

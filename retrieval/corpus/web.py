@@ -119,9 +119,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = (), last: st
             text = told + block + _run(element.tail)
         else:
             waiting.append((element, True))
-            if not isinstance(element.tag, str) or (
-                element.tag in _UNSEEN and not (element.tag == "nav" and is_unclosed(element))
-            ):
+            if not isinstance(element.tag, str) or (element.tag in _UNSEEN and not _unclosed_nav(element)):
                 continue
             if element.tag in headings:
                 yield element.tag, _heading(element)
