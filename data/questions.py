@@ -54,7 +54,30 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
     if listed := sum(like_a_list(example.answers) for example in examples):
         told = "a text like a list, [a, b], which no LM gives: write a list of texts, or leave the question out"
         logger.warning("%s: of %d of the %d questions the answer is %s", path, listed, len(examples), told)
+    if told := _asked_again(examples):
+        logger.warning("%s: %s", path, told)
     return examples
+
+
+def _asked_again(examples: "Sequence[dspy.Example]") -> str | None:
+    """What to say of questions that come more than once, and have answers of which none is another's; None if none."""
+    answers: dict[str, list[tuple[int, set[str]]]] = {}
+    for number, example in enumerate(examples, start=1):
+        known = {_plain(answer) for answer in example.answers}
+        answers.setdefault(_plain(example.question), []).append((number, known))
+    apart = [found for found in answers.values() if len(found) > 1 and not set.intersection(*(one for _, one in found))]
+    if not apart:
+        return None
+    places, asked = [number for number, _ in apart[0]], examples[apart[0][0][0] - 1].question
+    shown = " and ".join(map(str, places[:2]))
+    return (
+        f"{len(apart)} of its questions come more than once with other answers, so none is right for all: such as "
+        f"questions {shown}, {asked!r:.80}; mend or drop them"
+    )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def like_a_list(answers: Sequence[str]) -> bool:

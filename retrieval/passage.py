@@ -108,7 +108,6 @@ class Retriever(Protocol):
 
 def found_by(retriever: Retriever) -> str:
     """All that a retriever finds by: its class, its corpus and, of an index, how it is searched and its encoder."""
-    manifest = getattr(retriever, "manifest", None)
-    search = None if manifest is None else manifest.ranking
+    manifest, search = getattr(retriever, "manifest", None), getattr(retriever, "ranking", None)
     encoder = getattr(retriever if manifest is None else manifest, "checkpoint_sha256", None)
     return " ".join(filter(None, [type(retriever).__name__, retriever.corpus_hash, search, encoder]))

@@ -96,6 +96,11 @@ class Index:
         return self._checkpoint.seen_queries() if self._checkpoint else frozenset()
 
     @property
+    def ranking(self) -> str:
+        """All that decides its scores, beside its passages and its encoder."""
+        return self.manifest.ranking
+
+    @property
     def passages(self) -> list[Passage]:
         """All passages that it finds."""
         return [passage for passage, alive in zip(self._passages, self._alive, strict=True) if alive]

@@ -89,7 +89,7 @@ def identity(index: "Index") -> dict[str, Any]:
     """All that decides what an index finds: `SERVED`."""
     return {
         "engine": index.manifest.kind,
-        "search": index.manifest.ranking,
+        "search": index.ranking,
         "checkpoint_sha256": index.manifest.checkpoint_sha256,
         "corpus_sha256": index.corpus_hash,
     }

@@ -42,7 +42,7 @@ def write_words(texts: Iterable[str], folder: Path) -> None:
     """Counts the words of the passages and writes them into a new folder."""
     import bm25s
 
-    tokens = _tokens(texts, WHOLE_WORDS)
+    tokens = words_of(texts)
     if not any(tokens):
         # bm25s cannot count in an empty vocabulary; this word is in no query.
         tokens[0] = [" "]
@@ -102,6 +102,11 @@ class Words:
                 likely = likely[(np.arange(len(likely)) < k) | more]
             found.append(best_hits(scores[likely], self._numbers[likely], len(likely)))
         return found
+
+
+def words_of(texts: Iterable[str]) -> list[list[str]]:
+    """The words of texts that count: not such as "the"."""
+    return _tokens(texts, WHOLE_WORDS)
 
 
 def _tokens(texts: Iterable[str], rule: str | None) -> list[list[str]]:

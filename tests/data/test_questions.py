@@ -164,3 +164,16 @@ def test_gold_written_beside_the_fields_of_a_public_set_is_read(tmp_path: Path) 
     for example in (first, second):
         assert example.gold_titles == ["A", "B"] and example.hops == 2
         assert example.sub_questions == own["sub_questions"] and example.sub_answers == own["sub_answers"]
+
+
+def test_questions_that_come_again_with_other_answers_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    asked = [("Who wrote Hamlet?", "Shakespeare"), ("Where is Oss?", "Brabant"), ("who wrote  Hamlet?", "Marlowe")]
+    rows = [{"question": question, "answers": [answer]} for question, answer in asked]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert len(load_questions(tmp_path / "q.jsonl")) == 3
+    assert "1 of its questions come more than once with other answers" in caplog.text
+    assert "questions 1 and 3, 'Who wrote Hamlet?'" in caplog.text
+    caplog.clear()
+    rows[2]["answers"] = ["William Shakespeare", "shakespeare"]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert len(load_questions(tmp_path / "q.jsonl")) == 3 and not caplog.text
