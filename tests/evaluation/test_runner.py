@@ -146,7 +146,7 @@ def test_records_over_one_index_are_not_taken_for_those_over_another(tmp_path: P
         segment = Segment(name="1", passages=1, search=search)
         parts: Any = (search, 1, corpus_hash, "minilm", checkpoint, [segment], None, {}, {}, {})
         manifest = IndexManifest("colbert", *parts, **more)
-        program.retriever = SimpleNamespace(corpus_hash=corpus_hash, manifest=manifest)
+        program.retriever = SimpleNamespace(corpus_hash=corpus_hash, manifest=manifest, ranking=manifest.ranking)
         return program
 
     out = tmp_path / "r.jsonl"
