@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from raisf.data.rows import read_rows
 from raisf.data.schemas import question_row, schema_of
 from raisf.data.tables import LISTS
 from raisf.utils.errors import InputError
-from raisf.utils.text import clean
+from raisf.utils.text import clean, print_of
 
 if TYPE_CHECKING:
     import dspy
@@ -60,24 +61,19 @@ def load_questions(path: Path | str) -> "list[dspy.Example]":
 
 
 def _asked_again(examples: "Sequence[dspy.Example]") -> str | None:
-    """What to say of questions that come more than once, and have answers of which none is another's; None if none."""
-    answers: dict[str, list[tuple[int, set[str]]]] = {}
-    for number, example in enumerate(examples, start=1):
-        known = {_plain(answer) for answer in example.answers}
-        answers.setdefault(_plain(example.question), []).append((number, known))
-    apart = [found for found in answers.values() if len(found) > 1 and not set.intersection(*(one for _, one in found))]
+    """What to say of questions that come more than once and have no answer in common; None if there are none."""
+    asked: dict[str, list[int]] = defaultdict(list)
+    for place, example in enumerate(examples):
+        asked[print_of(example.question)].append(place)
+    known = [{clean(answer).casefold() for answer in example.answers} for example in examples]
+    apart = [places for places in asked.values() if not set.intersection(*(known[place] for place in places))]
     if not apart:
         return None
-    places, asked = [number for number, _ in apart[0]], examples[apart[0][0][0] - 1].question
-    shown = " and ".join(map(str, places[:2]))
+    first, second, *_ = apart[0]
     return (
         f"{len(apart)} of its questions come more than once with other answers, so none is right for all: such as "
-        f"questions {shown}, {asked!r:.80}; mend or drop them"
+        f"questions {first + 1} and {second + 1}, {examples[first].question!r:.80}; mend or drop them"
     )
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def like_a_list(answers: Sequence[str]) -> bool:

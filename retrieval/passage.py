@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
 from raisf.utils.text import clean
 
@@ -108,6 +108,7 @@ class Retriever(Protocol):
 
 def found_by(retriever: Retriever) -> str:
     """All that a retriever finds by: its class, its corpus and, of an index, how it is searched and its encoder."""
-    manifest, search = getattr(retriever, "manifest", None), getattr(retriever, "ranking", None)
+    manifest = getattr(retriever, "manifest", None)
+    search = None if manifest is None else cast(Any, retriever).ranking
     encoder = getattr(retriever if manifest is None else manifest, "checkpoint_sha256", None)
     return " ".join(filter(None, [type(retriever).__name__, retriever.corpus_hash, search, encoder]))

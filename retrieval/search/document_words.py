@@ -39,7 +39,8 @@ class DocumentWords:
     def of(cls, passages: Sequence[Passage], alive: np.ndarray) -> Self | None:
         """Of the passages, by number, that an index finds, bool `(n_passages,)`.
 
-        None unless documents have two of them or more, on average: of a row a document says what its passage says.
+        None unless there are several documents, with two of them or more on average: a row says what its passage says,
+        and what a single document says tells none of its passages from another.
         """
         numbers = np.flatnonzero(alive).tolist()
         if 2 * sum("#" in passages[number].pid for number in numbers) <= len(numbers):
@@ -47,7 +48,7 @@ class DocumentWords:
         parts: dict[str, list[int]] = defaultdict(list)
         for number in numbers:
             parts[row_of(passages[number].pid)].append(number)
-        return cls(passages, parts) if 2 * len(parts) <= len(numbers) else None
+        return cls(passages, parts) if 1 < len(parts) <= len(numbers) / 2 else None
 
     def ranked(self, query: str, hits: Hits) -> Hits:
         """The hits in their new order, with their new scores; those beyond the first `DEPTH` stay where they are."""

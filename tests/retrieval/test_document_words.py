@@ -58,6 +58,7 @@ def test_rows_are_no_documents_and_keep_their_order():
     rows = [Passage(f"p{number}", passage.text) for number, passage in enumerate(CLUBS)]
     assert DocumentWords.of(rows, ALL) is None
     assert DocumentWords.of([*rows, *CLUBS[:1]], np.ones(5, dtype=bool)) is None
+    assert DocumentWords.of(CLUBS[:2], ALL[:2]) is None  # one document, whose words are those of all its passages
 
 
 def test_what_was_removed_counts_no_more():
