@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from raisf import cli
-from raisf.commands.experiment import NAMES, OF_ONE, PAPERS, VARIANTS
+from raisf.commands.experiments import NAMES, OF_ONE, PAPERS, VARIANTS
 from raisf.experiments import by_hand, every_judge
 from raisf.experiments.bars import WorkspaceBars
 from raisf.experiments.catalog import EXPERIMENTS, SYSTEMS

@@ -1,6 +1,7 @@
 """`raisf experiment` again in a folder: after a mistake, on more questions, by other orders of the same answers."""
 
 import csv
+import json
 import random
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,8 +9,12 @@ from types import SimpleNamespace
 import dspy
 import pytest
 
+import raisf
 from raisf import cli
+from raisf.commands.experiments import OF_RAISF
 from raisf.experiments import blendfilter_tables, by_hand, every_judge
+from raisf.experiments.catalog import EXPERIMENTS
+from raisf.experiments.learning import Learning
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.workspace import Workspace
@@ -113,6 +118,43 @@ def test_what_a_row_has_learnt_is_not_lost_where_a_later_step_of_it_fails(worlds
     learnt = workspace.learning.artifact(shown)
     assert read_json(learnt / "manifest.json")["compile"]["resumed"]
     assert not list((tmp_path / "out/made/work").glob("prompts-*.jsonl"))
+
+
+def test_a_table_takes_ra_isf_as_it_was_compiled_elsewhere(worlds, tmp_path, capsys, monkeypatch):
+    """What had been compiled for hours by `raisf compile` was compiled again for each folder of tables."""
+    program = raisf.RAISF(relevance_threshold=0.25, max_depth=1)
+    program.set_lm(raisf.connect("pocket-tiny"))
+    raisf.save(program, tmp_path / "mine")
+    raisf.save(raisf.RAG(), tmp_path / "rag")
+    argv = ["experiment", "fig3", "--data", str(worlds / "7"), "--engine", "bm25", "--lm", "pocket", "--n", "2"]
+    argv += ["--out", str(tmp_path / "out"), "--only", "ra-isf, weights, k 1,ra-isf, weights, k 3", "--json"]
+    monkeypatch.setattr(Learning, "_begin", None)  # nothing is compiled
+    assert cli.main([*argv, "--program", f"weights={tmp_path / 'mine'}"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["weights"] == f"the artifact {tmp_path / 'mine'}"
+    (section,) = found["experiments"]["fig3"]
+    told = "RA-ISF compiled to weights is the artifact mine, with max_depth 1, relevance_threshold 0.25."
+    assert told in section["text"] and list(section["rows"][0]) == ["exact match", "k 1", "k 3"]
+    asked = [read_json(file)["program"] for file in (tmp_path / "out/records").glob("*.meta.json")]
+    assert len(asked) == 2 and all("pocket-tiny" in json.dumps(one) for one in asked)
+    for given, why in (
+        (f"weights={tmp_path / 'rag'}", "a compiled rag, and that row is RA-ISF's"),
+        (f"prompts={tmp_path / 'mine'}", "none of the rows that are asked for is RA-ISF compiled to prompts"),
+        (f"mine={tmp_path / 'mine'}", "the papers' tables take weights and prompts"),
+    ):
+        assert cli.main([*argv, "--program", given]) == 2
+        assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_artifacts_are_for_the_tables_that_show_a_compiled_ra_isf(worlds, tmp_path):
+    workspace = Workspace(tmp_path / "out", worlds / "7", lm=LMChoice("pocket"))
+    shown = {
+        name
+        for name, one in EXPERIMENTS.items()
+        if {"weights", "prompts"} & {setting.program for setting in one.rows(workspace).values()}
+    }
+    # Those two show how judges are trained.
+    assert shown - {"table3", "judges", "data-efficiency"} == set(OF_RAISF)
 
 
 def test_no_table_mixes_rows_over_an_index_that_is_changed_on_the_way(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from raisf import cli
 from raisf.experiments.demo_real import almanac
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import RealComparison, RealWorkspace, open_workspaces
-from raisf.experiments.real_rows import GIVEN, ROWS, RealChoice
+from raisf.experiments.real_rows import GIVEN, ROWS, RowChoice
 from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
@@ -150,7 +150,7 @@ def test_strategyqa_is_counted_by_accuracy_in_all_tables(records):
         for label, of in (("rag", 5), ("weights-all", 20))
     }
     spaces = {name: SimpleNamespace(measure=measure) for name, measure in (("sq", "accuracy"), ("hp", "exact match"))}
-    comparison = RealComparison(spaces, RealChoice())
+    comparison = RealComparison(spaces, RowChoice())
     for name in spaces:
         comparison._tell(name, right, {})
     overview, *others = comparison.sections
@@ -167,7 +167,7 @@ def test_strategyqa_is_counted_by_accuracy_in_all_tables(records):
 
 
 def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):
-    choice = RealChoice(programs=(("weights-all", str(artifact)), ("seed 1", str(artifact))))
+    choice = RowChoice(programs=(("weights-all", str(artifact)), ("seed 1", str(artifact))))
     spaces = open_workspaces(out / "real", data, choice, lm=LMChoice("pocket"), n=3, engine="bm25")
     assert list(spaces) == list(data_sets)
     rows, space = choice.rows(), spaces["musique"]
@@ -196,7 +196,7 @@ def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):
 
 @pytest.mark.slow
 def test_another_judge_stands_in_the_trained_program_and_its_threshold_is_fitted(data, out, artifact, tmp_path):
-    choice = RealChoice(programs=(("weights-all", str(artifact)),))
+    choice = RowChoice(programs=(("weights-all", str(artifact)),))
     options = {"lm": LMChoice("pocket"), "n": 3, "engine": "bm25"}
     (space,) = open_workspaces(tmp_path / "real", data / "musique", choice, **options).values()
     rows = choice.rows()
@@ -274,7 +274,7 @@ def test_mistakes_are_told_before_anything_is_made(data, tmp_path, artifact, cap
     assert cli.main(["experiment", "table2", "--no-judges", "--out", str(tmp_path / "r")]) == 2
     assert "--no-judges is for real, not for table2" in capsys.readouterr().err
     with pytest.raises(InputError, match="choose"):
-        RealChoice(only=("",)).rows()
+        RowChoice(only=("",)).rows()
 
 
 def test_a_page_keeps_its_words_and_shows_data_as_data(tmp_path):

@@ -10,6 +10,7 @@ import click
 
 from raisf import __version__
 from raisf.commands.command import GO_ON, argument, command, command_line, option
+from raisf.commands.experiments import NAMES, PAPERS, REAL, VARIANTS, check_told
 from raisf.commands.options import (
     TeacherChoice,
     as_one,
@@ -24,47 +25,27 @@ from raisf.commands.values import FILE, at_least, labelled, limits, names, some_
 from raisf.commands.values import sizes as some_sizes
 from raisf.experiments.opening import LMChoice, given
 from raisf.experiments.provenance import spoken_to, versions, without_credentials
-from raisf.experiments.real_rows import MOST_TOKENS, RealChoice
-from raisf.utils.errors import InputError, RaisfError
+from raisf.experiments.real_rows import MOST_TOKENS, RowChoice
+from raisf.utils.errors import RaisfError
 
 if TYPE_CHECKING:
     from raisf.reports.sections import Section
 
-# Named here a second time, beside raisf.experiments.catalog, because reading that imports dspy, which `raisf --help`
-# must not.
-PAPERS = (
-    *("table1", "table2", "fig2", "table3", "table4", "table5", "fig3", "fig4", "table7"),
-    *(f"blendfilter-{name}" for name in ("main", "bm25", "queries", "retrieval", "k", "sampling", "cases")),
-)
-REAL, SIZED = "real", "data-efficiency"
-NAMES = (*PAPERS, "judges", SIZED)
-VARIANTS, OF_ONE = ("weights", "prompts", "zero-shot"), ("table2", "fig2", "fig3", "fig4", "all")
-ONLY_FOR = {
-    "--bases": ("table3", "all"),
-    "--sizes": (SIZED,),
-    "--ways": (SIZED,),
-    "--program": (REAL,),
-    "--no-judges": (REAL,),
-    "--page": (REAL, SIZED),
-    "--variant": OF_ONE,
-    "--zero-shot": ("table1", "blendfilter-main", "all"),
-}
-NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED)}
-INSTEAD = {"--rows": "--sizes", "--bases": "--base"}
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
 
 _real = functools.partial(option, heading=REAL)
-real_options = as_one(
-    "real",
-    RealChoice,
-    _real(
+row_options = as_one(
+    "choice",
+    RowChoice,
+    option(
         "--program",
         "programs",
         type=labelled,
         multiple=True,
         metavar="LABEL=NAME",
-        help="use this artifact for the row prompts-labeled, prompts-random, weights-judges or weights-all, "
-        "instead of compiling it: a folder, or smollm2, which ships; another label adds a row",
+        help="instead of compiling RA-ISF take this artifact, a folder or smollm2, which ships: for weights or "
+        "prompts; for prompts-labeled, prompts-random, weights-judges or weights-all of real, where another label "
+        "adds a row",
     ),
     option(
         "--only",
@@ -174,7 +155,7 @@ real_options = as_one(
 @teacher_options
 @threads_option
 @ray_option
-@real_options
+@row_options
 @lm_options
 def experiment_command(
     name: str,
@@ -195,7 +176,7 @@ def experiment_command(
     threads: int,
     ray: str | None,
     teacher: TeacherChoice,
-    real: RealChoice,
+    choice: RowChoice,
     lm: LMChoice,
 ) -> CommandResult:
     """Make the papers' tables and figures, with the papers' own figures beside yours; or compare on real text."""
@@ -210,12 +191,12 @@ def experiment_command(
     from raisf.reports.report import check_folder
 
     told = {"--bases": bases, "--sizes": sizes, "--ways": ways, "--rows": rows, "--zero-shot": zero_shot}
-    told |= {"--teacher": teacher.teacher, "--variant": variant != "weights", "--page": real.page}
-    told |= {"--program": real.programs, "--no-judges": real.no_judges, "--only": real.only}
-    _check_told(name, told)
+    told |= {"--teacher": teacher.teacher, "--variant": variant != "weights", "--page": choice.page}
+    told |= {"--program": choice.programs, "--no-judges": choice.no_judges, "--only": choice.only}
+    check_told(name, told)
     by_way = sizes_of_ways(sizes, ways)
     check_folder(out, (*NAMES, REAL, "records", "judges", "made"))
-    check_page(real.page)
+    check_page(choice.page)
     labeller = teacher.open()
     check_bases({"--base": (base,), "--bases": bases or ()})
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
@@ -223,16 +204,18 @@ def experiment_command(
     if name == REAL:
         lm = replace(lm.decided(), max_tokens=lm.max_tokens or MOST_TOKENS)
         with asked_on(ray, lm):
-            return _real_text(out, data, real, lm, n, options)
+            return _real_text(out, data, choice, lm, n, options)
+    variants = choice.of_papers()
     if data is None and not (data := out / "made" / "world").exists():
         write_world(data)
-    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, **options)
+    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, given=variants, **options)
     lm = workspace.lm
     facts: dict[str, Any] = {
         "data": f"{data}, {len(workspace.test)} test questions",
         "language model": spoken_to(lm),
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
+        **choice.facts,
         "index": workspace.indexes.named,
         "passages left out": AS_GIVEN if index else None,
         "seed": seed,
@@ -240,8 +223,9 @@ def experiment_command(
     }
     chosen = PAPERS if name == "all" else (name,)
     made: dict[str, list[Section]] = {}
-    shown: dict[str, Any] = {"few_shot": not zero_shot, "variant": variant, "only": real.only}
+    shown: dict[str, Any] = {"few_shot": not zero_shot, "variant": variant, "only": choice.only}
     rows_of = {one: EXPERIMENTS[one].rows(workspace, **shown) for one in chosen}
+    workspace.learning.check_given([setting for rows in rows_of.values() for setting in rows.values()])
     answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}
     failed: dict[str, RaisfError] = {}
@@ -256,25 +240,13 @@ def experiment_command(
                 continue
             left_out[one] = workspace.left_out
             write_experiment(out, one, facts, made[one], workspace.files(rows_of[one]))
-            if real.page is not None:
-                write_markdown(real.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
+            if choice.page is not None:
+                write_markdown(choice.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
     if failed:
         _check_some(made, failed)
         facts["not run"] = _reasons(failed)
         write_page_of_all(out, facts)
     return _result(out, facts, made, left_out, failed)
-
-
-def _check_told(name: str, told: Mapping[str, Any]) -> None:
-    """Tells of an option that the experiment does not have, as nobody is to think that it did something."""
-    for one in (one for one, was in told.items() if was):
-        # Those that show one RA-ISF have no few-shot rows: who asks for zero-shot there asks for another RA-ISF.
-        instead = {**INSTEAD, "--zero-shot": "--variant zero-shot" if name in OF_ONE else "--only"}.get(one)
-        remedy = f"leave it out{f', or give {instead}' if instead else ''}"
-        if name in NOT_FOR.get(one, ()):
-            raise InputError(f"{one} is not for {name}: {remedy}")
-        if name not in (having := ONLY_FOR.get(one, (name,))):
-            raise InputError(f"{one} is for {', '.join(having)}, not for {name}: {remedy}")
 
 
 def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfError]) -> None:
@@ -294,7 +266,7 @@ def _reasons(failed: Mapping[str, RaisfError]) -> str:
 
 
 def _real_text(
-    out: Path, data: Path | None, choice: RealChoice, lm: LMChoice, n: int, options: dict[str, Any]
+    out: Path, data: Path | None, choice: RowChoice, lm: LMChoice, n: int, options: dict[str, Any]
 ) -> CommandResult:
     """The comparison on real text; its tables are written after each row."""
     from raisf.experiments.bars import WorkspaceBars
@@ -307,7 +279,7 @@ def _real_text(
     facts: dict[str, Any] = {
         "data": ", ".join(f"{name} ({len(one.test)} test questions)" for name, one in workspaces.items()),
         "language model": spoken_to(lm),
-        **{label: f"the artifact {folder}" for label, folder in choice.programs},
+        **choice.facts,
         **given({"base of the judges": options["base"], "teacher": getattr(options["teacher"], "model", None)}),
         **given({"passages left out": AS_GIVEN if options["index"] else None}),
         "seed": options["seed"],

@@ -118,7 +118,7 @@ class Experiment:
         same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
         if same:
             told.append(f"On the dev split compiling made {'; '.join(same)} no better: they are as before.")
-        told += left_out_lines(workspace.left_out)
+        told += [*workspace.learning.given_lines(settings), *left_out_lines(workspace.left_out)]
         if workspace.indexes.left_out:
             told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
         first.text = tables.joined(*told)

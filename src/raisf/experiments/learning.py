@@ -58,13 +58,16 @@ class Learning:
 
     Args:
         workspace: The data, the LM, and the folder.
+        given: Artifacts by what would be compiled, each taken as it is.
     """
 
-    def __init__(self, workspace: "Workspace") -> None:
-        self.workspace = workspace
+    def __init__(self, workspace: "Workspace", given: Mapping[str, Path]) -> None:
+        self.workspace, self.given = workspace, given
 
     def artifact(self, setting: Setting) -> Path | None:
-        """The folder of what a setting has learnt from the training questions, if it learns; made if there is none."""
+        """The folder of what a setting has learnt, if it learns: the one that was given, else made if there is none."""
+        if self.takes_given(setting):
+            return self.given[setting.program]
         if setting.program not in LEARNT and not setting.few_shot and not setting.then:
             return None
         from raisf.optimize.artifact import save
@@ -75,6 +78,48 @@ class Learning:
             with ending_together():  # a step that is stopped leaves what those before it have found
                 save(self._further(self._begin(setting), setting), path)
         return path
+
+    def takes_given(self, setting: Setting) -> bool:
+        """Whether a setting is an artifact that was given; one that says how it is trained is not."""
+        told_how = setting.few_shot or setting.then or setting.rows or setting.base or setting.training
+        return setting.program in self.given and not told_how
+
+    def check_given(self, settings: Collection[Setting]) -> None:
+        """Refuses an artifact that none of the settings is.
+
+        Raises:
+            InputError: There is one.
+        """
+        for program in self.given:
+            if not any(one.program == program and self.takes_given(one) for one in settings):
+                raise InputError(
+                    f"--program {program}=...: none of the rows that are asked for is RA-ISF compiled to {program}; "
+                    f"leave it out, or ask for such rows (--variant {program}, --only)"
+                )
+
+    def given_lines(self, settings: Mapping[str, Setting]) -> list[str]:
+        """A sentence an artifact that was given: which rows it is, and what tells it from one that is compiled here.
+
+        Args:
+            settings: The rows of a table, by label.
+        """
+        from raisf.optimize.manifest import read
+        from raisf.programs.registry import PROGRAMS, defaults
+
+        usual, lines = defaults(PROGRAMS["ra-isf"]), list[str]()
+        for program, folder in self.given.items():
+            if not any(one.program == program and self.takes_given(one) for one in settings.values()):
+                continue
+            manifest = read(folder)
+            own = [f"{name} {value}" for name, value in manifest.options.items() if value != usual.get(name)]
+            more = sorted(manifest.weights.keys() - PREDICTORS.values())
+            told = [f"RA-ISF compiled to {program} is the artifact {folder.name}"]
+            told += [f"with {', '.join(own)}"] if own else []
+            told += [f"and weights of their own for {', '.join(more)} too, where the paper trains judges alone"] * bool(
+                more
+            )
+            lines.append(f"{', '.join(told)}.")
+        return lines
 
     def _begin(self, setting: Setting) -> Any:
         """The program of a setting, as it is before the steps of `Setting.then`."""

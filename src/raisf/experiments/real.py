@@ -9,7 +9,7 @@ from raisf.evaluation import RecordsById
 from raisf.experiments.comparing import counted, judge_all, judged_path, left_out_lines, records_file
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
-from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, RealChoice, Row
+from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, Row, RowChoice
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
@@ -23,20 +23,7 @@ if TYPE_CHECKING:
 
 
 class Lending(Learning):
-    """What rows have learnt, and the trained predictors that they borrow from another's artifact.
-
-    Args:
-        workspace: As `Learning`'s.
-        given: Artifacts, by what would be compiled.
-    """
-
-    def __init__(self, workspace: Workspace, given: Mapping[str, Path]) -> None:
-        super().__init__(workspace)
-        self.given = given
-
-    def artifact(self, setting: Setting) -> Path | None:
-        """As `Learning`'s; one that was given is taken as it is."""
-        return self.given.get(setting.program) or super().artifact(setting)
+    """What rows have learnt, and the trained predictors that they borrow from another's artifact."""
 
     def _begin(self, setting: Setting) -> Any:
         return self.lend(super()._begin(setting), setting)
@@ -135,7 +122,7 @@ class RealComparison:
     """
 
     workspaces: Mapping[str, RealWorkspace]
-    choice: RealChoice
+    choice: RowChoice
     left_out: dict[str, str] = field(default_factory=dict, init=False)
     _sections: "dict[str, list[Section]]" = field(default_factory=dict, init=False)
     _answers: dict[str, dict[str, RecordsById]] = field(default_factory=dict, init=False)
@@ -212,7 +199,7 @@ class RealComparison:
 
 
 def open_workspaces(
-    out: Path, data: Path | None, choice: RealChoice, *, lm: LMChoice, n: int, **options: Any
+    out: Path, data: Path | None, choice: RowChoice, *, lm: LMChoice, n: int, **options: Any
 ) -> dict[str, RealWorkspace]:
     """A workspace a data set, each in a folder of its own.
 

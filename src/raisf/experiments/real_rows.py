@@ -77,6 +77,7 @@ ROWS: dict[str, Row] = {
     "stepwise": _judged_by(decomposition="stepwise", without=("decompose",)),
     "chains": _judged_by(decomposition="chains"),
 }
+OF_PAPERS = ("weights", "prompts")
 GIVEN = ("prompts-labeled", "prompts-random", "weights-judges", "weights-all")
 # What every other row is tested against, the first that is there.
 AGAINST = ("weights-all", "weights-judges", "prompts-random", "prompts-labeled", "zero-shot")
@@ -90,12 +91,12 @@ ABOUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class RealChoice:
+class RowChoice:
     """What is compared, as the command line says it.
 
     Attributes:
         programs: Artifacts by label, each a folder or the name of one that ships: of `GIVEN`, instead of compiling
-            them, or of rows of their own.
+            them, or of rows of their own; in the papers' tables of `OF_PAPERS` alone.
         only: The labels of the rows to answer; all if empty.
         no_judges: Whether the judges are not asked alone.
         page: A Markdown file to write the tables into; what stands above them there stays.
@@ -124,6 +125,26 @@ class RealChoice:
             rows.setdefault(label, Row(label, BUDGET if recursive else {}, judged=recursive))
         labels_in(self.only, rows)
         return rows
+
+    def of_papers(self) -> dict[str, Path]:
+        """By what would be compiled, the artifacts that are RA-ISF in the papers' tables.
+
+        Raises:
+            InputError: One is for no such row, or is no RA-ISF.
+        """
+        from raisf.optimize.manifest import read
+
+        for label, folder in self.artifacts().items():
+            if label not in OF_PAPERS:
+                raise InputError(f"--program {label}=...: the papers' tables take {' and '.join(OF_PAPERS)}")
+            if (program := read(folder).program) != "ra-isf":
+                raise InputError(f"--program {label}=...: {folder} is a compiled {program}, and that row is RA-ISF's")
+        return self.artifacts()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """By label, what a page says of the artifacts."""
+        return {label: f"the artifact {name}" for label, name in self.programs}
 
     def artifacts(self) -> dict[str, Path]:
         """By label, the folders that were given."""

@@ -34,6 +34,7 @@ class Workspace:
         base: Whose weights the judges are; None: the answering LM's.
         sizes: By way of compiling, how many rows a judge it is tried at.
         bases: Other bases, for RA-ISF's Table 3; None: the smaller pocket models where the pocket Llama answers.
+        given: Artifacts by what would be compiled, "weights" or "prompts"; None: all is compiled here.
         teacher: Labels what gold does not; None: nobody.
         seed: Of all training.
         threads: Questions at a time.
@@ -64,6 +65,7 @@ class Workspace:
         base: str | None = None,
         bases: Sequence[str] | None = None,
         sizes: Mapping[str, Sequence[int]] | None = None,
+        given: Mapping[str, Path] | None = None,
         teacher: Any = None,
         seed: int = 0,
         threads: int = 8,
@@ -79,7 +81,7 @@ class Workspace:
         self.bases = tuple(default if bases is None else bases)
         self.name: str | None = _name_of(data / "dataset.json")
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
-        self.learning: Learning = Learning(self)
+        self.learning: Learning = Learning(self, given or {})
         self.left_out: dict[str, str] = {}
         self.unchanged: set[str] = set()
         self.taught: dict[str, Any] = {}

@@ -1,0 +1,41 @@
+"""The names of the experiments, and which of them each option of `raisf experiment` is for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from raisf.utils.errors import InputError
+
+# Named here a second time, beside raisf.experiments.catalog, because reading that imports dspy, which `raisf --help`
+# must not.
+PAPERS = (
+    *("table1", "table2", "fig2", "table3", "table4", "table5", "fig3", "fig4", "table7"),
+    *(f"blendfilter-{name}" for name in ("main", "bm25", "queries", "retrieval", "k", "sampling", "cases")),
+)
+REAL, SIZED = "real", "data-efficiency"
+NAMES = (*PAPERS, "judges", SIZED)
+VARIANTS, OF_ONE = ("weights", "prompts", "zero-shot"), ("table2", "fig2", "fig3", "fig4", "all")
+OF_RAISF = ("table1", "table2", "fig2", "table4", "table5", "fig3", "fig4", "table7", "blendfilter-retrieval")
+ONLY_FOR = {
+    "--bases": ("table3", "all"),
+    "--sizes": (SIZED,),
+    "--ways": (SIZED,),
+    "--program": (REAL, *OF_RAISF, "all"),
+    "--no-judges": (REAL,),
+    "--page": (REAL, SIZED),
+    "--variant": OF_ONE,
+    "--zero-shot": ("table1", "blendfilter-main", "all"),
+}
+NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED)}
+INSTEAD = {"--rows": "--sizes", "--bases": "--base"}
+
+
+def check_told(name: str, told: Mapping[str, Any]) -> None:
+    """Tells of an option that the experiment does not have, as nobody is to think that it did something."""
+    for one in (one for one, was in told.items() if was):
+        # Those that show one RA-ISF have no few-shot rows: who asks for zero-shot there asks for another RA-ISF.
+        instead = {**INSTEAD, "--zero-shot": "--variant zero-shot" if name in OF_ONE else "--only"}.get(one)
+        remedy = f"leave it out{f', or give {instead}' if instead else ''}"
+        if name in NOT_FOR.get(one, ()):
+            raise InputError(f"{one} is not for {name}: {remedy}")
+        if name not in (having := ONLY_FOR.get(one, (name,))):
+            raise InputError(f"{one} is for {', '.join(having)}, not for {name}: {remedy}")
