@@ -16,6 +16,8 @@ from raisf.experiments import blendfilter_tables, by_hand, every_judge
 from raisf.experiments.catalog import EXPERIMENTS
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import LMChoice
+from raisf.experiments.real_rows import RowChoice
+from raisf.experiments.remarks import given_lines
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.utils.errors import InputError
@@ -120,30 +122,85 @@ def test_what_a_row_has_learnt_is_not_lost_where_a_later_step_of_it_fails(worlds
     assert not list((tmp_path / "out/made/work").glob("prompts-*.jsonl"))
 
 
-def test_a_table_takes_ra_isf_as_it_was_compiled_elsewhere(worlds, tmp_path, capsys, monkeypatch):
-    """What had been compiled for hours by `raisf compile` was compiled again for each folder of tables."""
-    program = raisf.RAISF(relevance_threshold=0.25, max_depth=1)
+@pytest.fixture(scope="module")
+def compiled(worlds, tmp_path_factory):
+    """RA-ISF compiled elsewhere, its judge of relevance a probe; the same without; and one of another system."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    index = Workspace(folder / "out", worlds / "8", lm=LMChoice("pocket"), engine="bm25").index()
+    program = raisf.RAISF(raisf.open_index(index), relevance_threshold=0.25, max_depth=1)
     program.set_lm(raisf.connect("pocket-tiny"))
-    raisf.save(program, tmp_path / "mine")
-    raisf.save(raisf.RAG(), tmp_path / "rag")
-    argv = ["experiment", "fig3", "--data", str(worlds / "7"), "--engine", "bm25", "--lm", "pocket", "--n", "2"]
-    argv += ["--out", str(tmp_path / "out"), "--only", "ra-isf, weights, k 1,ra-isf, weights, k 3", "--json"]
+    raisf.save(program, folder / "shown")
+    learner = raisf.ProbeJudges(rows=8, predictors=("relevant",), work=folder / "work", progress=False)
+    train, dev = (raisf.load_questions(worlds / "8" / f"{split}.jsonl") for split in ("train", "dev"))
+    raisf.save(learner.compile(program, trainset=train, valset=dev), folder / "mine")
+    raisf.save(raisf.RAG(), folder / "rag")
+    return folder
+
+
+def _fig3(data, out, *more):
+    argv = ["experiment", "fig3", "--data", str(data), "--engine", "bm25", "--lm", "pocket", "--n", "2", "--json"]
+    return cli.main([*argv, "--out", str(out), "--only", "ra-isf, weights, k 1,ra-isf, weights, k 3", *more])
+
+
+def test_a_table_takes_ra_isf_as_it_was_compiled_elsewhere(worlds, compiled, tmp_path, capsys, monkeypatch):
+    """What had been compiled for hours by `raisf compile` was compiled again for each folder of tables."""
+    out, mine = tmp_path / "out", compiled / "mine"
     monkeypatch.setattr(Learning, "_begin", None)  # nothing is compiled
-    assert cli.main([*argv, "--program", f"weights={tmp_path / 'mine'}"]) == 0
+    assert _fig3(worlds / "7", out, "--program", f"weights={mine}") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["facts"]["weights"] == f"the artifact {tmp_path / 'mine'}"
+    assert found["facts"]["weights"] == f"the artifact {mine}"
     (section,) = found["experiments"]["fig3"]
-    told = "RA-ISF compiled to weights is the artifact mine, with max_depth 1, relevance_threshold 0.25."
+    told = "is the artifact mine, which asks local/pocket-tiny (256 tokens an answer at most), with max_depth 1, rel"
     assert told in section["text"] and list(section["rows"][0]) == ["exact match", "k 1", "k 3"]
-    asked = [read_json(file)["program"] for file in (tmp_path / "out/records").glob("*.meta.json")]
+    assert "Not held out" not in section["text"]
+    asked = [read_json(file)["program"] for file in (out / "records").glob("*.meta.json")]
     assert len(asked) == 2 and all("pocket-tiny" in json.dumps(one) for one in asked)
     for given, why in (
-        (f"weights={tmp_path / 'rag'}", "a compiled rag, and that row is RA-ISF's"),
-        (f"prompts={tmp_path / 'mine'}", "none of the rows that are asked for is RA-ISF compiled to prompts"),
-        (f"mine={tmp_path / 'mine'}", "the papers' tables take weights and prompts"),
+        (f"weights={compiled / 'rag'}", "a compiled rag, and that row is RA-ISF's"),
+        (f"weights={compiled / 'shown'}", "has no weights: give it as prompts=..."),
+        (f"prompts={mine}", "has trained weights: give it as weights=..."),
+        (f"prompts={compiled / 'shown'}", "none of the rows that are asked for is RA-ISF compiled to prompts"),
+        (f"mine={mine}", "the papers' tables take weights and prompts"),
     ):
-        assert cli.main([*argv, "--program", given]) == 2
+        assert _fig3(worlds / "7", out, "--program", given) == 2
         assert why in " ".join(capsys.readouterr().err.split())
+    assert _fig3(worlds / "7", out, *(["--program", f"weights={mine}"] * 2)) == 2
+    assert "weights=... was given twice" in capsys.readouterr().err
+
+
+def test_a_table_tells_of_an_artifact_that_has_learnt_its_questions(worlds, compiled, tmp_path, capsys):
+    """A line among the log's was all, beside a table that a page shows for years."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for name, split in (("test", "train"), ("corpus", "corpus")):
+        (data / f"{name}.jsonl").write_bytes((worlds / "8" / f"{split}.jsonl").read_bytes())
+    # What nothing here learns from may be what is asked.
+    (data / "train.jsonl").write_bytes((data / "test.jsonl").read_bytes())
+    assert _fig3(data, tmp_path / "out", "--program", f"weights={compiled / 'mine'}") == 0
+    (section,) = json.loads(capsys.readouterr().out)["experiments"]["fig3"]
+    told = "Not held out: ra-isf, weights, k 1; ra-isf, weights, k 3 (the program was compiled on 2 of the 2 questions"
+    assert told in section["text"]
+
+
+def test_an_artifact_is_asked_in_the_form_of_all_rows_and_has_no_other_judges(worlds, compiled, tmp_path):
+    """RA-ISF alone quoted first, which changes what a small LM answers; and table 7 lost its row of other judges."""
+    lm = LMChoice("pocket", adapter="compact")  # in which it reads instructions
+    workspace = Workspace(tmp_path / "out", worlds / "7", lm=lm, given={"weights": compiled / "mine"}, engine="bm25")
+    weights = workspace.open(Setting("weights"))
+    assert not weights.evidence and not workspace.open(Setting("rag")).evidence
+    assert "pocket-tiny" in weights.answer_from.lm.model and "evidence" not in weights.answer_from.signature.fields
+    assert "evidence" not in next(given_lines(workspace, {"ra-isf, weights": Setting("weights")}))
+    takes = workspace.learning.takes_given
+    assert takes(Setting("weights", {"relevance": "pointwise", "k": 3}))
+    assert not takes(Setting("weights", {"relevance": "listwise"})) and not takes(Setting("weights", base="pocket"))
+
+
+def test_a_row_of_ones_own_takes_the_place_of_no_other(compiled):
+    """`--program ra-isf=...` made the zero-shot row that artifact, too."""
+    for label in ("ra-isf", "weights", "rag"):
+        with pytest.raises(InputError, match=rf"--program {label}=...: {label} is no artifact; give .* new name"):
+            RowChoice(programs=((label, str(compiled / "mine")),)).rows()
+    assert "mine" in RowChoice(programs=(("mine", str(compiled / "mine")),)).rows()
 
 
 def test_artifacts_are_for_the_tables_that_show_a_compiled_ra_isf(worlds, tmp_path):

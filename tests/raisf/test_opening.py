@@ -9,6 +9,7 @@ from raisf.experiments.opening import LMChoice, open_program
 from raisf.optimize.artifact import save
 from raisf.programs.concurrency import semaphore, set_concurrency
 from raisf.programs.ra_isf import RAISF
+from raisf.utils.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,12 @@ def test_what_was_fitted_to_one_judge_does_not_decide_for_another(tmp_path, capl
     assert opened(relevance="score") == {**fitted, "relevance_threshold": 0.5}
     assert opened(confidence="path") == {**fitted, "confidence_slope": 1.0, "confidence_offset": 0.0}
     assert opened(know="verbal", know_threshold=0.3) == {**fitted, "know_threshold": 0.3}
+
+
+def test_no_limit_takes_the_place_of_an_artifacts(tmp_path):
+    """`--set max_calls=null` was taken for nothing said, and the question ended where the artifact's calls did."""
+    save(RAISF(None, max_calls=2, max_depth=1), tmp_path / "a")
+    assert open_program(str(tmp_path / "a")).max_calls == 2
+    assert open_program(str(tmp_path / "a"), max_calls=None).max_calls is None
+    with pytest.raises(InputError, match="max_depth is None"):
+        open_program(str(tmp_path / "a"), max_depth=None)

@@ -149,7 +149,9 @@ def test_strategyqa_is_counted_by_accuracy_in_all_tables(records):
         label: {f"q{n}": records.record(n, False, accuracy=float(n < of)) for n in range(20)}
         for label, of in (("rag", 5), ("weights-all", 20))
     }
-    spaces = {name: SimpleNamespace(measure=measure) for name, measure in (("sq", "accuracy"), ("hp", "exact match"))}
+    spaces = {
+        name: SimpleNamespace(measure=measure, seen={}) for name, measure in (("sq", "accuracy"), ("hp", "exact match"))
+    }
     comparison = RealComparison(spaces, RowChoice())
     for name in spaces:
         comparison._tell(name, right, {})

@@ -17,7 +17,7 @@ from raisf.commands.options import (
 )
 from raisf.commands.result import CommandResult
 from raisf.commands.values import FILE, FOLDER
-from raisf.experiments.opening import LMChoice, open_program
+from raisf.experiments.opening import LMChoice, given, open_program
 
 
 @command(
@@ -67,10 +67,10 @@ def collect_command(
     from raisf.reports.compiled import rows_table, teacher_line
     from raisf.utils.display import as_text
 
-    trainset = load_questions(train)
+    trainset, options = load_questions(train), given({"k": k, "relevance": relevance})
     with asked_on(ray, lm):
         made = collect(
-            open_program("ra-isf", lm=lm, index=index, where=where, k=k, relevance=relevance, questions=trainset),
+            open_program("ra-isf", lm=lm, index=index, where=where, questions=trainset, **options),
             trainset,
             out,
             labels=labels,  # type: ignore[arg-type]

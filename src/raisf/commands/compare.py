@@ -84,7 +84,7 @@ def compare_command(
     report = compare(
         {
             label: open_fitting(
-                name, lm=lm, index=index, where=where, questions=examples, **({"k": k} | changed[label])
+                name, lm=lm, index=index, where=where, questions=examples, **(given({"k": k}) | changed[label])
             )
             for label, name in programs.items()
         },

@@ -19,7 +19,7 @@ ONLY_FOR = {
     "--bases": ("table3", "all"),
     "--sizes": (SIZED,),
     "--ways": (SIZED,),
-    "--program": (REAL, *OF_RAISF, "all"),
+    "--program": (REAL, *OF_RAISF),
     "--no-judges": (REAL,),
     "--page": (REAL, SIZED),
     "--variant": OF_ONE,

@@ -9,7 +9,8 @@ from raisf.experiments import blendfilter_tables, data_efficiency, every_judge, 
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import LISTWISE, reliability_and_people
 from raisf.experiments.cases import cases
-from raisf.experiments.comparing import counted, left_out_lines
+from raisf.experiments.comparing import counted
+from raisf.experiments.remarks import remarks
 from raisf.experiments.settings import Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
@@ -115,13 +116,7 @@ class Experiment:
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, f"{few}." if (few := caution(len(workspace.test))) else "", self.departs]
         told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
-        same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
-        if same:
-            told.append(f"On the dev split compiling made {'; '.join(same)} no better: they are as before.")
-        told += [*workspace.learning.given_lines(settings), *left_out_lines(workspace.left_out)]
-        if workspace.indexes.left_out:
-            told.append(f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index.")
-        first.text = tables.joined(*told)
+        first.text = tables.joined(*told, *remarks(workspace, settings))
         shown = [first, *(section for section in others if section.rows)]
         return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
 

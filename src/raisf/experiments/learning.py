@@ -59,10 +59,14 @@ class Learning:
     Args:
         workspace: The data, the LM, and the folder.
         given: Artifacts by what would be compiled, each taken as it is.
+
+    Attributes:
+        formed: By what would be compiled, options that an artifact which was given has here in place of its own.
     """
 
     def __init__(self, workspace: "Workspace", given: Mapping[str, Path]) -> None:
         self.workspace, self.given = workspace, given
+        self.formed: dict[str, Any] = {}
 
     def artifact(self, setting: Setting) -> Path | None:
         """The folder of what a setting has learnt, if it learns: the one that was given, else made if there is none."""
@@ -80,9 +84,34 @@ class Learning:
         return path
 
     def takes_given(self, setting: Setting) -> bool:
-        """Whether a setting is an artifact that was given; one that says how it is trained is not."""
+        """Whether a setting is an artifact that was given; one that says how it is trained, or its judges, is not."""
         told_how = setting.few_shot or setting.then or setting.rows or setting.base or setting.training
-        return setting.program in self.given and not told_how
+        return setting.program in self.given and not told_how and self._has_judges_of(setting)
+
+    def _has_judges_of(self, setting: Setting) -> bool:
+        """Whether the artifact that was given for a setting's program has the judges that the setting names."""
+        from raisf.optimize.manifest import read
+        from raisf.programs.registry import PROGRAMS, defaults
+
+        named = setting.options.keys() & JUDGE_OPTIONS
+        if not named:
+            return True
+        has = defaults(PROGRAMS["ra-isf"]) | read(self.given[setting.program]).options
+        return all(has[option] == setting.options[option] for option in named)
+
+    def give_form(self, program: Any, setting: Setting) -> None:
+        """Has an artifact that was given ask its reader as all rows do theirs, where that has learnt nothing."""
+        from raisf.optimize.manifest import read
+
+        form = self.workspace.faithful(setting.system)
+        reader = getattr(program, "answer_from", None)
+        if form and reader is not None and self.takes_given(setting):
+            learnt = bool(reader.demos) or "answer_from" in read(self.given[setting.program]).weights
+            if not learnt and not form.keys() & setting.options:
+                lm = reader.lm  # the predictor stays, and is made anew
+                program.become(form)
+                program.answer_from.lm = lm
+                self.formed[setting.program] = form
 
     def check_given(self, settings: Collection[Setting]) -> None:
         """Refuses an artifact that none of the settings is.
@@ -96,30 +125,6 @@ class Learning:
                     f"--program {program}=...: none of the rows that are asked for is RA-ISF compiled to {program}; "
                     f"leave it out, or ask for such rows (--variant {program}, --only)"
                 )
-
-    def given_lines(self, settings: Mapping[str, Setting]) -> list[str]:
-        """A sentence an artifact that was given: which rows it is, and what tells it from one that is compiled here.
-
-        Args:
-            settings: The rows of a table, by label.
-        """
-        from raisf.optimize.manifest import read
-        from raisf.programs.registry import PROGRAMS, defaults
-
-        usual, lines = defaults(PROGRAMS["ra-isf"]), list[str]()
-        for program, folder in self.given.items():
-            if not any(one.program == program and self.takes_given(one) for one in settings.values()):
-                continue
-            manifest = read(folder)
-            own = [f"{name} {value}" for name, value in manifest.options.items() if value != usual.get(name)]
-            more = sorted(manifest.weights.keys() - PREDICTORS.values())
-            told = [f"RA-ISF compiled to {program} is the artifact {folder.name}"]
-            told += [f"with {', '.join(own)}"] if own else []
-            told += [f"and weights of their own for {', '.join(more)} too, where the paper trains judges alone"] * bool(
-                more
-            )
-            lines.append(f"{', '.join(told)}.")
-        return lines
 
     def _begin(self, setting: Setting) -> Any:
         """The program of a setting, as it is before the steps of `Setting.then`."""

@@ -179,7 +179,7 @@ def open_program(
         searches: False where it will not be asked to search: then it needs no index.
         about: The index that it is asked about without searching it; like that, it decides on the default LM.
         questions: What it will be asked, as far as that is known; they decide where there is no index.
-        **options: Constructor options of the program. None means not given: the default, or what the artifact holds.
+        **options: Constructor options of the program, instead of its defaults, or of what the artifact holds.
 
     Raises:
         InputError: An unknown name, a missing index, an option that the program does not have.
@@ -190,7 +190,7 @@ def open_program(
     from raisf.programs.tracing import trace_from_environment
 
     trace_from_environment()
-    lm, options = lm or LMChoice(), given(options)
+    lm = lm or LMChoice()
     if name is None:
         if searches and index is None:
             raise own.without_index(ZERO_SHOT)
@@ -234,7 +234,7 @@ def open_fitting(
     if own.is_own(name):
         class_name, compiled, _ = name.partition("@")
         known, searching = own.fitting(own.load_class(class_name), compiled=bool(compiled))
-        for option in sorted(one for one, value in options.items() if one not in known and value is not None):
+        for option in sorted(options.keys() - known):
             logger.warning("%s has no option %s of its own: what was given is not for it", name, option)
     elif name in PROGRAMS:
         known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])

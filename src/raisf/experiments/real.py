@@ -10,6 +10,7 @@ from raisf.experiments.comparing import counted, judge_all, judged_path, left_ou
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
 from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, Row, RowChoice
+from raisf.experiments.remarks import seen_lines
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
@@ -74,6 +75,7 @@ class RealWorkspace(Workspace):
         """
         from raisf.evaluation.examples import question_id
         from raisf.evaluation.records import read_records
+        from raisf.evaluation.seen import seen_by
 
         try:
             if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(row.learnt):
@@ -91,7 +93,7 @@ class RealWorkspace(Workspace):
         complete = asked <= found.keys() and not any(found[name]["error"] for name in asked)
         if not complete:
             return None
-        self._files[repr(row)] = path
+        self._files[repr(row)], self.seen[repr(row)] = path, seen_by(program, self.test)
         return found
 
     def judged(self, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -182,12 +184,22 @@ class RealComparison:
         """All tables so far: one of all data sets, then each set's own."""
         from raisf.reports.real import overview
 
-        about = " ".join([ABOUT, *left_out_lines(self.left_out)])
+        about = " ".join([ABOUT, *seen_lines(self._seen), *left_out_lines(self.left_out)])
         measures = {name: workspace.measure for name, workspace in self.workspaces.items()}
         return [
             overview(self._answers, about, measures),
             *(section for of in self._sections.values() for section in of),
         ]
+
+    @property
+    def _seen(self) -> dict[str, list[str]]:
+        """By data set and row that is shown, in which way it has learnt from the test questions."""
+        rows = self.choice.rows()
+        return {
+            f"{name}: {label}": self.workspaces[name].seen.get(repr(rows[label]), [])
+            for name, answers in self._answers.items()
+            for label in answers
+        }
 
     def _tell(self, name: str, answers: dict[str, RecordsById], judged: dict[str, dict[str, Any]]) -> None:
         from raisf.reports.real import set_sections

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.experiments.settings import PREDICTORS, THRESHOLDS, Setting, labels_in
+from raisf.experiments.settings import LEARNT, PREDICTORS, THRESHOLDS, Setting, labels_in
 from raisf.utils.errors import InputError
 
 SETS = ("hotpotqa", "2wiki", "musique")
@@ -114,10 +114,11 @@ class RowChoice:
             InputError: A label of `only` is no row's, or an artifact is given for a row that is none.
         """
         from raisf.optimize.manifest import read
+        from raisf.programs.registry import PROGRAMS
 
         rows = dict(ROWS)
         for label, folder in self.artifacts().items():
-            if label in ROWS and label not in GIVEN:
+            if label in {*ROWS, *PROGRAMS, *LEARNT} - {*GIVEN}:  # what other rows are, or are made of
                 raise InputError(
                     f"--program {label}=...: {label} is no artifact; give {', '.join(GIVEN)}, or a new name"
                 )
@@ -137,8 +138,17 @@ class RowChoice:
         for label, folder in self.artifacts().items():
             if label not in OF_PAPERS:
                 raise InputError(f"--program {label}=...: the papers' tables take {' and '.join(OF_PAPERS)}")
-            if (program := read(folder).program) != "ra-isf":
-                raise InputError(f"--program {label}=...: {folder} is a compiled {program}, and that row is RA-ISF's")
+            manifest = read(folder)
+            if manifest.program != "ra-isf":
+                raise InputError(
+                    f"--program {label}=...: {folder} is a compiled {manifest.program}, and that row is RA-ISF's"
+                )
+            if bool(manifest.weights) != (label == "weights"):
+                other = "prompts" if label == "weights" else "weights"
+                raise InputError(
+                    f"--program {label}=...: {folder} has {'no' if other == 'prompts' else 'trained'} weights: "
+                    f"give it as {other}=..."
+                )
         return self.artifacts()
 
     @property
@@ -147,7 +157,14 @@ class RowChoice:
         return {label: f"the artifact {name}" for label, name in self.programs}
 
     def artifacts(self) -> dict[str, Path]:
-        """By label, the folders that were given."""
+        """By label, the folders that were given.
+
+        Raises:
+            InputError: One is none, or a label was given twice.
+        """
+        labels = [label for label, _ in self.programs]
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise InputError(f"--program {twice}=... was given twice: give it once")
         return {label: artifact_folder(name) for label, name in self.programs}
 
 

@@ -42,6 +42,7 @@ class Workspace:
     Attributes:
         name: The data set's; None for the closed world and for files of one's own.
         left_out: By label, why a setting could not be run.
+        seen: By setting, as `repr` writes it, in which way it has learnt from the test questions.
         lm_down: Whether the LM answered none of two settings, one after the other.
         unchanged: The settings, as `repr` writes them, whose compiling found nothing better on the dev split than the
             program as it was.
@@ -85,6 +86,7 @@ class Workspace:
         self.left_out: dict[str, str] = {}
         self.unchanged: set[str] = set()
         self.taught: dict[str, Any] = {}
+        self.seen: dict[str, list[str]] = {}
         self.lm_down = False
         self._silent = 0  # settings in a row that the LM did not answer
         self._answered: dict[str, RecordsById] = {}
@@ -130,8 +132,9 @@ class Workspace:
         else:
             from raisf.optimize.optimizers.selection import GIVEN, ZERO_SHOT
 
-            lm = self.lm if self._remote else None  # where an endpoint is, no artifact says
+            lm = self.lm if self.remote else None  # where an endpoint is, no artifact says
             program = open_program(str(artifact), lm=lm, index=index, **setting.options)
+            self.learning.give_form(program, setting)
             report = getattr(program, "compile_report", None) or {}
             taught = report.get("judge_rows")
             if report.get("chosen") in (GIVEN, ZERO_SHOT):
@@ -160,6 +163,8 @@ class Workspace:
             LMError: The LM failed on two settings one after the other, and not as their prompts were too long: it is
                 down.
         """
+        from raisf.evaluation.seen import seen_by
+
         self._check_splits(settings)
         for label, setting in settings.items():
             if (key := repr(setting)) in self._answered or key in self._unanswered:
@@ -170,6 +175,7 @@ class Workspace:
                 self._unanswered[key] = error
                 continue
             folder = self.out / "records"
+            self.seen[key] = seen_by(program[label], self.test)
             try:
                 made = answer_all(program, self.test, folder, threads=self.threads, progress=bars)
                 self._answered[key], self._silent = made[label], 0
@@ -261,7 +267,8 @@ class Workspace:
         return reads_instructions(self.lm.open())
 
     @cached_property
-    def _remote(self) -> bool:
+    def remote(self) -> bool:
+        """Whether the LM that answers is at an endpoint."""
         from raisf.lm.local.model import LocalLM
 
         return not isinstance(self.lm.open(), LocalLM)
@@ -281,7 +288,8 @@ class Workspace:
 
     def _check_splits(self, settings: Mapping[str, Setting]) -> None:
         """What has learnt from the test questions measures nothing."""
-        if any(setting.learns for setting in settings.values()) and self._shared:
+        learn = any(one.learns and not self.learning.takes_given(one) for one in settings.values())
+        if learn and self._shared:
             raise InputError(self._shared)
 
     @cached_property

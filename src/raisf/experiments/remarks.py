@@ -1,0 +1,66 @@
+"""What a reader has to know of the rows of a table beside their figures."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from raisf.experiments.comparing import by_reason, left_out_lines
+from raisf.experiments.settings import PREDICTORS, Setting
+
+if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
+    from raisf.optimize.manifest import Connection
+
+
+def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator[str]:
+    """Sentences, after the rows were answered: what was not compiled here, not held out, not gained, and left out.
+
+    Args:
+        workspace: Where they were answered.
+        settings: The rows, by label.
+    """
+    same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
+    if same:
+        yield f"On the dev split compiling made {'; '.join(same)} no better: they are as before."
+    yield from given_lines(workspace, settings)
+    yield from seen_lines({label: workspace.seen.get(repr(setting), []) for label, setting in settings.items()})
+    yield from left_out_lines(workspace.left_out)
+    if workspace.indexes.left_out:
+        yield f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index."
+
+
+def seen_lines(seen: Mapping[str, list[str]]) -> Iterator[str]:
+    """A sentence a way in which rows have learnt from the questions, by the rows' labels."""
+    for told, labels in by_reason({label: " and ".join(of) for label, of in seen.items() if of}).items():
+        yield f"Not held out: {'; '.join(labels)} ({told})."
+
+
+def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator[str]:
+    """A sentence an artifact that was given: what tells it from one that is compiled here.
+
+    Args:
+        workspace: Whose artifacts.
+        settings: The rows of a table, by label; what none of them is, is not told.
+    """
+    from raisf.optimize.manifest import read
+    from raisf.programs.registry import PROGRAMS, defaults
+
+    usual = defaults(PROGRAMS["ra-isf"]) | workspace.faithful("ra-isf")
+    for program, folder in workspace.learning.given.items():
+        if not any(one.program == program and workspace.learning.takes_given(one) for one in settings.values()):
+            continue
+        manifest = read(folder)
+        asked = [workspace.lm.spec or ""] if workspace.remote else [_asked(kept.connect) for kept in manifest.lms]
+        options = {**manifest.options, **workspace.learning.formed.get(program, {})}
+        own = [f"{name} {value}" for name, value in options.items() if value != usual.get(name)]
+        more = sorted(manifest.weights.keys() - PREDICTORS.values())
+        told = [f"RA-ISF compiled to {program} is the artifact {folder.name}, which asks {' and '.join(asked)}"]
+        told += [f"with {', '.join(own)}"] if own else []
+        told += (
+            [f"and weights of their own for {', '.join(more)} too, where the paper trains judges alone"] if more else []
+        )
+        yield f"{', '.join(told)}."
+
+
+def _asked(lm: "Connection") -> str:
+    most = f" ({lm.max_tokens} tokens an answer at most)" if lm.max_tokens else ""
+    return lm.spec.partition("#")[0] + most
