@@ -1,17 +1,19 @@
 """Questions that programs are asked: their ids, their gold, and whether they can be used."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import dspy
 import numpy as np
 
+from raisf.data.schemas import SCORINGS
 from raisf.data.tables import LISTS
 from raisf.evaluation.identity import digest
 from raisf.utils.errors import InputError
-from raisf.utils.text import text_of
+from raisf.utils.text import answer_text
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
@@ -66,8 +68,14 @@ def listed(value: Any) -> list[Any]:
 def gold_answers(example: dspy.Example) -> list[str]:
     """All gold answers of an example, what it calls `answer` first, then `answers`; True and False are yes and no."""
     given = [listed(one) for one in map(example.get, ("answer", "answers"))]
-    said = (("no", "yes")[one] if isinstance(one, bool) else one for one in itertools.chain(*given))
-    return list(dict.fromkeys(text_of(one) for one in said if one not in (None, "")))
+    said = (one for one in itertools.chain(*given) if not (is_gap(one) or one == ""))
+    return list(dict.fromkeys(map(answer_text, said)))
+
+
+def is_gap(value: Any) -> bool:
+    """Whether a value is none: None, or what pandas has in a cell without one (NaN, NA)."""
+    nan = isinstance(value, float) and math.isnan(value)
+    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
@@ -84,6 +92,13 @@ def check_examples(examples: Sequence[dspy.Example], of: str) -> None:
             f"the {of} questions hold {strange[0]!r:.60}: give a list of dspy.Example(question=..., answer=...)"
             ".with_inputs('question'), such as raisf.load_questions(FILE) reads"
         )
+    for example in given:
+        known, scoring, asked = example.get("known"), example.get("scoring"), example.get("question", "")
+        if scoring not in (None, *SCORINGS):
+            told = f"scoring must be {' or '.join(SCORINGS)}, found {scoring!r:.60}"
+            raise InputError(f"the {of} question {asked!r:.80}: {told}")
+        if not is_gap(known) and known not in (True, False):
+            raise InputError(f"the {of} question {asked!r:.80}: known must be true or false, found {known!r:.60}")
     for example, name in itertools.product(given, _TEXTS):
         value = example.get(name)
         several = isinstance(value, list | tuple | set | frozenset | None)
@@ -127,18 +142,19 @@ def gold_passages(example: dspy.Example) -> tuple[list[str], bool]:
     return [name for name in example.get("gold_pids" if by_id else "gold_titles") or [] if name], by_id
 
 
-def answer_of(prediction: object, program: object = None) -> str:
+def answer_of(prediction: object, program: object = None, answers: Collection[str] = ()) -> str:
     """The answer in what a program gave.
 
     Args:
         prediction: What it gave; a module of the user's own may give anything.
         program: The program, for the error; None: it is not known.
+        answers: The gold answers that it is held to, which decide how True and False are read.
 
     Raises:
         InputError: It gave something else than a prediction with an answer.
     """
     if isinstance(prediction, dspy.Prediction) and "answer" in prediction:
-        return text_of(prediction.answer)
+        return answer_text(prediction.answer, answers)
     given = f"a {type(prediction).__name__}"
     if isinstance(prediction, dspy.Prediction):
         given = f"a prediction with {', '.join(prediction.keys()) or 'nothing in it'}"

@@ -9,10 +9,10 @@ import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from raisf.evaluation.examples import GOLD, gold_answers, gold_passages, question_id
+from raisf.evaluation.examples import GOLD, gold_answers, gold_passages, is_gap, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
-from raisf.utils.text import text_of
+from raisf.utils.text import answer_text
 from raisf.utils.usage import metered_calls, telling, tokens_of
 
 
@@ -74,7 +74,7 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
     """What is kept of a question that was asked, as `docs/formats.md` describes it."""
     example, prediction, error = outcome.example, outcome.prediction, outcome.error
     answers = gold_answers(example)
-    answer = text_of(prediction.get("answer")) if prediction is not None else None
+    answer = answer_text(prediction.get("answer"), answers) if prediction is not None else None
     scoring = example.get("scoring")
     trace = _trace_of(prediction)
     root = trace.root if trace is not None else None
@@ -86,9 +86,9 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
         "id": question_id(example),
         "question": example.question,
         "answers": answers,
-        "kind": None if example.get("kind") is None else str(example.kind),
-        "hops": example.get("hops"),
-        "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if example.get(name) is not None},
+        "kind": None if is_gap(example.get("kind")) else str(example.kind),
+        "hops": None if is_gap(example.get("hops")) else example.hops,
+        "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if not is_gap(example.get(name))},
         "prediction": answer,
         "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
         "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),

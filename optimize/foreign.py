@@ -33,18 +33,32 @@ def is_foreign(name: str) -> bool:
 
 
 def options_of(module: dspy.Module) -> dict[str, Any]:
-    """The constructor's arguments that the module keeps as plain attributes of the same names.
+    """The constructor's arguments that the module keeps as attributes of the same names, with a `_` before or not.
 
     A program of ours, or of a subclass of the user's, says itself what its options are. Of what the user's own classes
-    take, only numbers and switches are told: a text may be a key, so it is a hash.
+    take, only numbers and switches are told: a text may be a key, so it is a hash, and so is a list, or a dictionary.
     """
     if isinstance(module, Program):
         ours = _options_of_ours(module)
         return {name: value if name in ours else _hidden(value) for name, value in module.options().items()}
     names = list(inspect.signature(type(module).__init__).parameters)[1:]
-    found = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    found = {name: getattr(module, _held(module, name)) for name in names if hasattr(module, _held(module, name))}
     values = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-    return {name: _hidden(value) for name, value in values.items() if isinstance(value, PLAIN | str)}
+    return {name: _hidden(value) for name, value in values.items() if _is_data(value)}
+
+
+def _held(module: dspy.Module, name: str) -> str:
+    """The attribute in which a module keeps an argument, if it does."""
+    return name if hasattr(module, name) else f"_{name}"
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value is a plain one, or made of such: no part of a module, and nothing that searches or asks."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_data, value))
+    if isinstance(value, dict):
+        return all(map(_is_data, (*value, *value.values())))
+    return isinstance(value, PLAIN | str)
 
 
 def _options_of_ours(program: Program) -> set[str]:
@@ -53,6 +67,8 @@ def _options_of_ours(program: Program) -> set[str]:
 
 
 def _hidden(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
     return value if isinstance(value, PLAIN) else f"sha256:{digest(value)}"
 
 
@@ -136,7 +152,7 @@ def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, d
                     f"the artifact was compiled with another {name} of {type(one).__name__} than the program given "
                     "has: give an instance made with the same, raisf.load(..., program=...)"
                 )
-            setattr(one, name, value)
+            setattr(one, _held(one, name), value)
 
 
 def _imported(name: str) -> Any:

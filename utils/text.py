@@ -6,6 +6,7 @@ A terminal obeys control characters, a right-to-left mark reorders what stands b
 
 import hashlib
 import unicodedata
+from collections.abc import Collection
 
 SOFT_HYPHEN = "\u00ad"
 """Seen only where a line breaks at it, inside a word."""
@@ -24,6 +25,13 @@ _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x20}
 def text_of(value: object) -> str:
     """What a program or an LM gave, as text: "" for None, and "?" for half a surrogate pair, which no file can hold."""
     return "" if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def answer_text(value: object, answers: Collection[str] = ()) -> str:
+    """The same of an answer: True and False are yes and no, unless one of the gold answers is called so."""
+    found = getattr(value, "item", None)  # NumPy's are no bool of Python's
+    value = found() if found is not None and type(value).__name__.startswith("bool") else value
+    return ("no", "yes")[value] if isinstance(value, bool) and str(value) not in answers else text_of(value)
 
 
 def clean(text: object) -> str:

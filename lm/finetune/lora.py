@@ -79,7 +79,8 @@ def train(
     completion = isinstance(adapter or lm.adapter, CompactAdapter)
     data = _digest([[[asdict(row) for row in part] for part in (rows, valrows)], completion])
     begun = [lora_hash(lm.lora)] if training.go_on and lm.lora else []
-    identity = _digest([lm.base, training.told(), data, *begun])
+    evened = ["a weight counts against all rows"] if len({row.weight for row in rows}) > 1 else []
+    identity = _digest([lm.base, training.told(), data, *begun, *evened])
     out = Path(work) / f"{name}-{identity[:8]}"
     marker = CONFIG if training.method == "lora" else "config.json"
     if _lies_whole(out, marker, identity):

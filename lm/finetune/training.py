@@ -114,6 +114,11 @@ def weight_of(rows: Iterable[TokenizedRow]) -> float:
     return sum(row.weight * (len(row.tokens) - row.start) for row in rows)
 
 
+def _said(rows: Iterable[TokenizedRow]) -> int:
+    """The tokens of some rows' completions."""
+    return sum(len(row.tokens) - row.start for row in rows)
+
+
 class FinetuneRun:
     """A training under way.
 
@@ -161,6 +166,7 @@ class FinetuneRun:
         # Brings the processes' gradients together.
         self._shared = accelerator.prepare_model(self.model) if accelerator else self.model
         self.batches = -(-len(train) // training.batch_size)  # an epoch's
+        self._mean = weight_of(train) / _said(train)
         self.steps, self.tokens, self.learnt, self.seconds = 0, 0, 0.0, 0.0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, torch.Tensor] = {}
@@ -221,11 +227,11 @@ class FinetuneRun:
     def _step(self, batch: list[TokenizedRow]) -> float:
         import torch
 
-        whole = weight_of(batch)
-        if whole == 0:  # nothing to learn from, in any process
+        if weight_of(batch) == 0:  # nothing to learn from, in any process
             self._count_step(batch)
             return 0.0
-        learnt = 0.0
+        # By its own weight a batch would count as any other, and a row's only against those that it happens to be with.
+        whole, learnt = self._mean * _said(batch), 0.0
         for piece in self._pieces(batch):
             # A process with no row of its own takes part with one that does not count: others wait for its gradients.
             own = piece[self._rank :: self._count] or [replace(piece[0], weight=0.0)]

@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.examples import check_trainset, describe_test, question_id
-from raisf.evaluation.identity import describe, digest, weights_of
+from raisf.evaluation.identity import describe, describe_lm, digest
 from raisf.evaluation.runner import check_ran
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judge_data import JUDGES, otherwise_supported, steps, steps_asked, tell_of_outside
@@ -78,7 +78,7 @@ def collect(
     _check_ids(trainset)
     require_lm(program)
     made = {"program": describe(program), "train": describe_test(trainset), "labels": labels}
-    made |= {"teacher": weights_of(teacher) if teacher else None}
+    made |= {"teacher": describe_lm(teacher)}
     folder = Path(out)
     _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
-from raisf.utils.text import text_of
+from raisf.utils.text import answer_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Feedback:
         if role is Decomposition:
             return self._on_parts(question, outputs.get("sub_questions") or [], decomposes_first(owner))
         if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and gold is not None:
-            return self._on_answer(role, inputs, text_of(outputs.get("answer")), gold)
+            return self._on_answer(role, inputs, answer_text(outputs.get("answer"), gold), gold)
         return None
 
     def _on_knowing(self, question: str, said: Any) -> Remark | None:

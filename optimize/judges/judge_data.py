@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.examples import check_answered, check_trainset, gold_answers
+from raisf.evaluation.examples import check_answered, check_trainset, gold_answers, is_gap
 from raisf.evaluation.gold import Wanted, warn_of_outside
 from raisf.evaluation.metrics import NORMALISERS
 from raisf.programs.questions import filled, holds
@@ -76,6 +76,7 @@ def steps(example: dspy.Example) -> list[Step]:
     if decomposed and not by_id and len(set(ordered)) < len(ordered):
         gold = []  # of two passages under one title nobody can say whether both were found
     known, scoring = example.get("known"), example.get("scoring")
+    known = None if is_gap(known) else bool(known)
     aliases = tuple(gold_answers(example))
     steps = [Step(example.question, aliases, frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):

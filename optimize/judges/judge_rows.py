@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.examples import describe_test
-from raisf.evaluation.identity import describe, digest, weights_of
+from raisf.evaluation.identity import describe, describe_lm, digest
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import JUDGES, VERDICTS, steps, with_verdict
 from raisf.optimize.judges.labels import Labels
@@ -203,7 +203,7 @@ def teach(
         sample = up_to(examples, n, random.Random(seed))
         if not sample:
             continue
-        identity = digest([describe(program), describe_test(sample), labels, weights_of(teacher)])
+        identity = digest([describe(program), describe_test(sample), labels, describe_lm(teacher)])
         folders.append(Path(work) / f"rows-{name}-{identity}")
         made[name] = collect(
             program, sample, folders[-1], labels=labels, teacher=teacher, threads=threads, progress=progress

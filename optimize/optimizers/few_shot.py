@@ -272,11 +272,6 @@ def _has_learnt(student: dspy.Module) -> bool:
     return bool(getattr(student, "compile_report", None)) or any(demos or trained_folder(lm) for demos, lm in asked)
 
 
-def told_of(lm: Any) -> list[Any]:
-    """What decides what an LM writes, JSON-able."""
-    return [lm.model, *(lm.kwargs.get(name) for name in ("temperature", "max_tokens", "top_p", "seed"))]
-
-
 def reflection_lm(given: dspy.LM | str | None, student: dspy.Module) -> Any:
     """The LM that writes instructions: the one that is given, or its spec; else the first that the student asks."""
     if isinstance(given, str):

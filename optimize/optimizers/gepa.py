@@ -18,12 +18,12 @@ from dspy.teleprompt.gepa import InstructionProposer
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import ValidationError
 
-from raisf.evaluation.identity import digest
+from raisf.evaluation.identity import describe_lm, digest
 from raisf.evaluation.metrics import accuracy, exact_match
 from raisf.lm.connect import explain
 from raisf.optimize.judges.feedback import Feedback
 from raisf.optimize.optimizers.base import Examples
-from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm, told_of
+from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Metric, Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
 from raisf.optimize.runs import as_share, plain, results, with_steps
@@ -63,7 +63,7 @@ class GEPA(Prompting):
                 "strategy 'gepa' rewrites instructions, and the format in which this program's LMs are spoken to has "
                 "none: take --adapter compact or chat, or another strategy"
             )
-        return [*settings, told_of(reflection_lm(self.reflection_lm, student))]
+        return [*settings, describe_lm(reflection_lm(self.reflection_lm, student))]
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student = draws.task.student

@@ -20,9 +20,10 @@ from dspy.propose.grounded_proposer import TIPS
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.identity import describe_lm
 from raisf.lm.connect import explain
 from raisf.optimize.optimizers.base import Examples
-from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm, told_of
+from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Selection
 from raisf.optimize.prompts import Prompts, instructed, prompts_of, with_prompts, writing_adapter
 
@@ -48,7 +49,7 @@ class MIPRO(Prompting):
     least: ClassVar[dict[str, int]] = {"candidates": 1, "trials": 1}
 
     def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        return [*super()._settings(student, trainset, valset), told_of(reflection_lm(self.reflection_lm, student))]
+        return [*super()._settings(student, trainset, valset), describe_lm(reflection_lm(self.reflection_lm, student))]
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student, journal = draws.task.student, draws.task.journal

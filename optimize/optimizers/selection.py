@@ -31,7 +31,8 @@ def answer_exact_match(
     pred_trace: Any = None,
 ) -> float:
     """Exact match of the answer, in the form DSPy's optimizers call a metric in, GEPA among them."""
-    return exact_match(answer_of(prediction), _gold(example), example.get("scoring"))
+    gold = _gold(example)
+    return exact_match(answer_of(prediction, answers=gold), gold, example.get("scoring"))
 
 
 def answer_accuracy(
@@ -42,7 +43,8 @@ def answer_accuracy(
     pred_trace: Any = None,
 ) -> float:
     """The same for questions whose answer is yes or no, which is read leniently: "Yes, it is." is right too."""
-    return accuracy(answer_of(prediction), _gold(example), example.get("scoring"))
+    gold = _gold(example)
+    return accuracy(answer_of(prediction, answers=gold), gold, example.get("scoring"))
 
 
 def _gold(example: dspy.Example) -> list[str]:

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+import numpy as np
+import pandas as pd
 import pytest
 
-from raisf.evaluation.examples import check_answered
+from raisf.evaluation.examples import check_answered, gold_answers
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
-from raisf.optimize.optimizers.selection import answer_exact_match
+from raisf.optimize.judges.judge_data import steps
+from raisf.optimize.optimizers.selection import answer_accuracy, answer_exact_match
 from raisf.programs.trace import Cost, Node, Step, Trace
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_jsonl
@@ -123,3 +126,42 @@ def test_a_question_under_another_name_is_told_of() -> None:
     example = dspy.Example(query="Q?", answer="x").with_inputs("query")
     with pytest.raises(InputError, match="a test question has no `question`, but query, answer"):
         run(Answers(lambda q: "x"), [example])
+
+
+@pytest.mark.parametrize("kind", [bool, np.bool_])
+def test_true_and_false_are_yes_and_no_on_both_sides(kind: type) -> None:
+    """Of gold alone they were: a module with `answer: bool` that was always right scored 0, and nothing was said."""
+    examples = [dspy.Example(question=f"Is {n} odd?", answer=kind(n % 2)).with_inputs("question") for n in range(4)]
+    program = Answers(lambda question: kind(int(question.split()[1]) % 2))
+    report = run(program, examples)
+    assert report.em.value == report.accuracy.value == 1.0
+    for metric in (answer_exact_match, answer_accuracy):
+        said = program(question="Is 1 odd?")
+        assert metric(examples[1], said) and not metric(examples[0], said)
+
+
+@pytest.mark.parametrize("gap", [float("nan"), pd.NA, None])
+def test_a_cell_without_a_value_is_no_gold(gap: Any, tmp_path: Path) -> None:
+    """DSPy reads tables with pandas: "nan" was a gold answer, and a gap under `known` said that the LM knows it."""
+    example = dspy.Example(question="Who?", answer="Ada", answers=[gap], known=gap, hops=gap, kind=gap)
+    assert gold_answers(example) == ["Ada"] and steps(example)[0].known is None
+    with pytest.raises(InputError, match="has no gold answer"):
+        check_answered([dspy.Example(question="Who?", answer=gap)], "test")
+    run(Answers(lambda _: "Ada"), [example.with_inputs("question")], tmp_path / "out.jsonl")
+    (record,) = read_jsonl(tmp_path / "out.jsonl")
+    assert record["hops"] is record["kind"] is None and record["gold"] == {} and record["em"] == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("known", "false", "known must be true or false, found 'false'"),
+        ("scoring", "hotpot", "scoring must be squad or triviaqa, found 'hotpot'"),
+    ],
+)
+def test_gold_that_no_rule_knows_is_refused_before_anything_is_asked(field: str, value: str, told: str) -> None:
+    """A text under `known` was true; another rule than ours ended the evaluation in a KeyError, its answers paid."""
+    example = dspy.Example(question="Who?", answer="Ada", **{field: value}).with_inputs("question")
+    with pytest.raises(InputError, match=f"question 'Who.': {told}"):
+        run(Answers(lambda _: pytest.fail("was asked")), [example])
+    assert steps(dspy.Example(question="Who?", answer="Ada", known=1.0))[0].known is True  # a column with gaps

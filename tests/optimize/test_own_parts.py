@@ -10,6 +10,7 @@ import pytest
 import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.copying import copy_of
+from raisf.utils.files import read_json
 
 QUIET: dict[str, Any] = {"progress": False}
 
@@ -111,3 +112,25 @@ def test_a_module_that_gives_no_answer_is_told_what_to_give(said: Any, told: str
     for metric in (raisf.answer_exact_match, raisf.answer_accuracy):
         with pytest.raises(raisf.InputError, match=rf"gave {told}: let its forward return dspy.Prediction\(answer"):
             metric(asked("What")[0], said)
+
+
+class Styled(dspy.Module):
+    """What it was made with it keeps under other names, or as lists."""
+
+    def __init__(self, styles: tuple[str, ...] = ("short",), k: int = 3, parts: Any = ()) -> None:
+        super().__init__()
+        self.styles, self._k, self.parts = list(styles), k, list(parts)
+        self.answer = dspy.Predict("question -> answer")
+
+
+def test_a_module_that_was_made_with_other_lists_is_not_taken_for_the_one_that_was_saved(tmp_path: Any) -> None:
+    """It was loaded as its class is by default, and answered as that does, without a word."""
+    made = Styled(["long", "formal"], k=9, parts=[dspy.Predict("a -> b")])
+    made.set_lm(ScriptedLM(lambda _: {"answer": "x"}))
+    raisf.save(made, tmp_path / "a")
+    kept = read_json(tmp_path / "a" / "manifest.json")["options"]
+    assert kept.keys() == {"styles", "k"} and kept["k"] == 9 and kept["styles"].startswith("sha256:")
+    with pytest.raises(raisf.InputError, match="another styles of Styled"):
+        raisf.load(tmp_path / "a", program=Styled(parts=[dspy.Predict("a -> b")]))
+    loaded = raisf.load(tmp_path / "a", program=Styled(["long", "formal"], parts=[dspy.Predict("a -> b")]))
+    assert loaded._k == 9

@@ -11,6 +11,7 @@ from typing import Any
 import dspy
 import pytest
 
+import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
@@ -288,6 +289,18 @@ def test_another_program_does_not_go_on_with_what_was_found(loose: Callable[...,
     with Journal.alone("work", "prompts", "this") as same, Journal.alone("work", "prompts", "that") as other:
         assert same.once("key", lambda: [2]) == [1]
         assert other.get("key") is None
+
+
+@pytest.mark.parametrize("optimizer", [raisf.MIPRO, raisf.GEPA])
+def test_instructions_of_another_reflection_lm_are_not_gone_on_with(
+    loose: Callable[..., RAISF], world, optimizer: Any
+) -> None:
+    """Four of its settings told it from others: who raised its reasoning went on with the old one's instructions."""
+    settings = [
+        optimizer(reflection_lm=dspy.LM("openai/x", **more))._settings(loose(), world.train, world.dev)
+        for more in ({}, {}, {"reasoning_effort": "high"})
+    ]
+    assert settings[0] == settings[1] != settings[2]
 
 
 @pytest.mark.slow

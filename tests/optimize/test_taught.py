@@ -7,7 +7,7 @@ from raisf.evaluation.examples import gold_answers
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
-from raisf.optimize.judges.judge_rows import JudgeRows
+from raisf.optimize.judges.judge_rows import JudgeRows, teach
 from raisf.optimize.judges.labels import know_labels
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
@@ -153,3 +153,15 @@ def test_a_judge_that_the_rows_given_say_nothing_of_stays_as_it_is(how, world, o
     assert "sufficient" in made.compile_report["missing"]
     taught = made.compile_report["rows"] if how == "prompts" else made.compile_report["predictors"]
     assert {"know", "relevant"} <= taught.keys()
+
+
+def test_a_teacher_asked_in_another_way_is_another_teacher(program, bare, tmp_path):
+    """Its model's name was all that told it from others: one at another temperature got the first one's labels."""
+    train, _ = bare
+    said = {}
+    for temperature, verdict in ((0.0, "relevant"), (1.0, "irrelevant")):
+        teacher = ScriptedLM(lambda fields, verdict=verdict: {"verdict": verdict, "sub_questions": ["Who?", "Where?"]})
+        options = {"questions": 3, "work": tmp_path / "work", "progress": False}
+        rows = teach(program, teacher.copy(temperature=temperature), train[:3], **options)
+        said[verdict] = {row.verdict for row in rows.of["relevance"]}
+    assert said == {"relevant": {"relevant"}, "irrelevant": {"irrelevant"}}
