@@ -33,7 +33,7 @@ class ColBERT(Index):
     @property
     def ranking(self) -> str:
         """As of any index; and whether the words of documents count."""
-        return super().ranking + (" document words" if self._documents else "")
+        return super().ranking + (" words of documents" if self._documents else "")
 
     def _hits(self, queries: Sequence[str], k: int, allowed: np.ndarray) -> list[Hits]:
         if self._documents is None:

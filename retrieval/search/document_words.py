@@ -2,8 +2,9 @@
 
 import functools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Self
 
 import numpy as np
@@ -21,9 +22,14 @@ DEPTH = 50
 _KEPT = 1024
 """Documents whose words are remembered."""
 
+_OF_ROWS = (".jsonl", ".json", ".csv", ".tsv")
+"""Ends of the names of files each of whose rows is for itself."""
+
 
 class DocumentWords:
     """Ranks what was found anew, by how many of a question's words the passage's document has, each at its rarity.
+
+    A passage that is no part of a document is one by itself.
 
     Args:
         passages: Of the index, by number.
@@ -31,7 +37,7 @@ class DocumentWords:
     """
 
     def __init__(self, passages: Sequence[Passage], parts: Mapping[str, Sequence[int]]):
-        self._passages = passages
+        self._passages, self._parts = passages, parts
         # It does not hold this object, which would else hold itself and outlive its last user.
         self._words = functools.lru_cache(maxsize=_KEPT)(functools.partial(_count, passages, parts))
 
@@ -39,32 +45,54 @@ class DocumentWords:
     def of(cls, passages: Sequence[Passage], alive: np.ndarray) -> Self | None:
         """Of the passages, by number, that an index finds, bool `(n_passages,)`.
 
-        None unless there are several documents, with two of them or more on average: a row says what its passage says,
-        and what a single document says tells none of its passages from another.
+        None unless several documents have two passages or more: a row says what its passage says, and what a single
+        document says tells none of its passages from another.
         """
         numbers = np.flatnonzero(alive).tolist()
-        if 2 * sum("#" in passages[number].pid for number in numbers) <= len(numbers):
-            return None  # at once, of millions of rows
-        parts: dict[str, list[int]] = defaultdict(list)
+        cut: dict[str, list[int]] = defaultdict(list)
         for number in numbers:
-            parts[row_of(passages[number].pid)].append(number)
-        return cls(passages, parts) if 1 < len(parts) <= len(numbers) / 2 else None
+            if "#" in (pid := passages[number].pid):
+                cut[row_of(pid)].append(number)
+        found, rows = dict[str, list[int]](), defaultdict[str | None, list[str]](list)
+        for name, within in cut.items():
+            source = passages[within[0]].source
+            if len(within) > 1 and source != name:
+                rows[source].append(name)
+            elif len(within) > 1 and not _is_of_rows(name):
+                found[name] = within
+        # Rows with ids are documents where most are cut up: else a few long ones would be ranked by other rules.
+        sizes = Counter(passages[number].source for number in numbers) if rows else Counter[str | None]()
+        for source, names in rows.items():
+            of_several = sum(len(cut[name]) for name in names)
+            if 2 * (sizes[source] - of_several + len(names)) <= sizes[source]:
+                found |= {name: cut[name] for name in names}
+        return cls(passages, found) if len(found) > 1 else None
 
     def ranked(self, query: str, hits: Hits) -> Hits:
         """The hits in their new order, with their new scores; those beyond the first `DEPTH` stay where they are."""
         (asked,) = map(set, words_of([query]))
         best, others = hits[:DEPTH], hits[DEPTH:]
-        documents = {number: row_of(self._passages[number].pid) for number, _ in best}
-        found = {name: asked & self._words(name) for name in dict.fromkeys(documents.values())}
+        documents = {number: self._document(number) for number, _ in best}
+        found = {one: asked & self._words(one) for one in dict.fromkeys(documents.values())}
         worth = {word: _rarity(sum(word in has for has in found.values()), len(found)) for word in asked}
-        whole = sum(worth.values()) or 1.0
-        shares = {name: sum(worth[word] for word in has) / whole for name, has in found.items()}
+        whole = math.fsum(worth.values()) or 1.0  # in whatever order a set has them, which each process has its own
+        shares = {one: math.fsum(worth[word] for word in has) / whole for one, has in found.items()}
         weighed = [(number, score + WEIGHT * shares[documents[number]]) for number, score in best]
         return sorted(weighed, key=lambda hit: (-hit[1], hit[0])) + others
 
+    def _document(self, number: int) -> str | int:
+        """A passage's document, or its number where it is none's part."""
+        name = row_of(self._passages[number].pid)
+        return name if name in self._parts else number
 
-def _count(passages: Sequence[Passage], parts: Mapping[str, Iterable[int]], name: str) -> frozenset[str]:
-    texts = [f"{passages[number].source or ''} {passages[number].prompt_text}" for number in parts[name]]
+
+def _is_of_rows(name: str) -> bool:
+    return any(end in _OF_ROWS for end in PurePath(name.lower()).suffixes[-2:])
+
+
+def _count(passages: Sequence[Passage], parts: Mapping[str, Iterable[int]], document: str | int) -> frozenset[str]:
+    numbers = [document] if isinstance(document, int) else parts[document]
+    texts = [f"{(passages[n].source or '').replace('_', ' ')} {passages[n].prompt_text}" for n in numbers]
     return frozenset().union(*words_of(texts))
 
 

@@ -1,6 +1,9 @@
 """If these failed, a question about one club would be answered from the rules of another, or rows ranked by words."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 
@@ -61,14 +64,65 @@ def test_rows_are_no_documents_and_keep_their_order():
     assert DocumentWords.of(CLUBS[:2], ALL[:2]) is None  # one document, whose words are those of all its passages
 
 
+@pytest.mark.parametrize(
+    ("pid", "source"), [("desk-{}", "desks.jsonl"), ("desks.jsonl#{}",) * 2, ("desks.CSV.gz#{}",) * 2]
+)
+def test_rows_beside_documents_are_each_for_itself(pid: str, source: str):
+    """A list of contacts with ids switched all handbooks off; one without was a document that has nearly all words."""
+    source = source.partition("#")[0]
+    rows = [Passage(pid.format(n), f"Desk {n}, for the {n}th club of rowing.", source=source) for n in range(9)]
+    words = DocumentWords.of([*CLUBS, *rows], np.ones(13, dtype=bool))
+    assert words
+    found = dict(words.ranked("Which boats does the Velm Rowing Club have at desk 7?", [*HITS, (4, 9.0)]))
+    assert found[1] > found[3] and found[4] - 9.0 < found[1] - 12.0
+
+
+def test_rows_with_ids_that_are_cut_up_are_documents_where_most_are():
+    def corpus(cut: int, whole: int) -> list[Passage]:
+        parts = [Passage(f"d{n}#{part}", f"Part {part}", source="c.jsonl") for n in range(cut) for part in range(3)]
+        return [*parts, *(Passage(f"p{n}", "A row", source="c.jsonl") for n in range(whole))]
+
+    for cut, whole, found in ((3, 0, True), (3, 3, True), (3, 4, False), (1, 0, False)):
+        passages = corpus(cut, whole)
+        assert bool(DocumentWords.of(passages, np.ones(len(passages), dtype=bool))) == found, (cut, whole)
+
+
+def test_a_files_name_counts_by_its_words():
+    """`velm_rowing_club.pdf` was one word, which nobody asks for."""
+    clubs = ("velm_rowing_club.md", "belrin_chess_circle.md")
+    passages = [Passage(f"{name}#{n}", FEES, source=name) for name in clubs for n in range(2)]
+    words = DocumentWords.of(passages, ALL)
+    assert words and next(number for number, _ in words.ranked("the Belrin chess fee", HITS)) == 3
+
+
+def test_scores_are_the_same_in_every_process():
+    """Sets of words have another order in each: rounding told equal passages apart, in each otherwise."""
+    asked = """
+import random
+from tests.retrieval.test_document_words import *
+rng, words = random.Random(0), [f"word{n}" for n in range(40)]
+texts = [" ".join(rng.sample(words, 20)) for _ in range(60)]
+of = DocumentWords.of([Passage(f"d{n // 2}#0{n % 2}", text) for n, text in enumerate(texts)], np.ones(60, dtype=bool))
+print([of.ranked(" ".join(rng.sample(words, 15)), [(n, 9.0) for n in range(50)]) for _ in range(20)])
+"""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", asked], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3", "4")
+    }
+    assert len(found) == 1
+
+
 def test_what_was_removed_counts_no_more():
     without = ALL.copy()
     without[0] = False
     assert ranked("What is the annual fee of the Velm Club?")[0] == 1
     assert DocumentWords.of(CLUBS, without) is None  # three passages of two documents
-    more = [*CLUBS, *(Passage(f"chess.md#{n}", "Tuesday.", source="chess.md") for n in range(2, 5))]
-    words = DocumentWords.of(more, np.array([False, *[True] * 6]))
-    assert words and words.ranked("Velm?", HITS) == HITS
+    more = [*CLUBS, *(Passage(f"golf.md#{n}", "Tuesday.", source="golf.md") for n in range(2))]
+    words = DocumentWords.of(more, np.array([False, *[True] * 5]))
+    left = [hit for hit in HITS if hit[0]]
+    assert words and words.ranked("Velm?", left) == left
 
 
 def test_the_first_ones_are_the_same_however_many_are_asked_for():
@@ -89,7 +143,7 @@ def test_an_index_of_documents_ranks_so_and_says_it(tmp_path: Path):
         about = f"# Rules\n\n{name}, founded in 1990.\n\n" + "We meet on Tuesdays in the town hall. " * 30
         (folder / f"{fee}.md").write_text(f"{about}\n\n## Fees\n\n{FEES.format(fee)}\n", encoding="utf-8")
     index = build_index(folder, tmp_path / "i", progress=False)
-    assert isinstance(index, ColBERT) and index.ranking.endswith(" document words")
+    assert isinstance(index, ColBERT) and index.ranking.endswith(" words of documents")
     for name, fee in (("Velm Rowing Club", "40"), ("Belrin Chess Circle", "25"), ("Oss Garden Society", "30")):
         found = index(f"What is the annual fee of the {name}?", 5)
         fees = [passage.text for passage in found if "euros" in passage.text]
@@ -97,7 +151,7 @@ def test_an_index_of_documents_ranks_so_and_says_it(tmp_path: Path):
         assert found[:3] == index(f"What is the annual fee of the {name}?", 3)
         assert [passage.score for passage in found] == sorted((p.score or 0 for p in found), reverse=True)
     rows = build_index(CLUBS[:1], tmp_path / "rows", progress=False)
-    assert "document words" not in found_by(rows) and "document words" in found_by(index)
+    assert "words of documents" not in found_by(rows) and "words of documents" in found_by(index)
 
 
 def test_removing_documents_until_they_are_rows_ends_it_and_an_index_is_not_kept_alive(tmp_path: Path):
@@ -112,4 +166,4 @@ def test_removing_documents_until_they_are_rows_ends_it_and_an_index_is_not_kept
         gc.enable()
     remove_from_index(tmp_path / "i", "page = 1")
     left = ColBERT.load(tmp_path / "i")
-    assert len(left.passages) == 2 and "document words" not in left.ranking
+    assert len(left.passages) == 2 and "words of documents" not in left.ranking
