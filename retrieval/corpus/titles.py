@@ -94,7 +94,7 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
     first = next((line for line in head[1:] if line.strip() and not line.startswith("#")), "")
     ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))
     end = next(ends, None) if fence in ("---", "+++") and _KEY.match(first) else None
-    if end is not None:
+    if end is not None and (fence == "+++" or _is_metadata(head[1:end])):
         told, behind = head[1:end], end + 1
     elif behind := _unfenced(head):
         told = head[:behind]
@@ -109,7 +109,7 @@ def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[st
     said = (line.strip(" -'\"\n\r\t") for line in others)
     front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)), behind)
     shown = [inside.get(place, "\n") for place in range(len(told))]
-    fences = ["\n"] * (end is not None)
+    fences = ["\n"] * (behind > len(told))
     return front, itertools.chain(fences, shown, fences, head[behind:], rest)
 
 
@@ -119,6 +119,26 @@ def _unquoted(title: str) -> str:
     if mark not in ("'", '"'):
         return title
     return title[1:].removesuffix(mark).replace("''" if mark == "'" else '\\"', mark)
+
+
+def _is_metadata(lines: Sequence[str]) -> bool:
+    """Whether what stands between two rules is YAML, and not prose below a line such as `Date: 5 May`."""
+    key = ""
+    for line in lines:
+        if _KEY.match(line):
+            key = line.rstrip()
+        elif line[:1] == "-" and not key.endswith(":"):  # items that no key has
+            break
+        elif line.strip() and line[:1] not in " \t-#]}":
+            break
+    else:
+        return True
+    import yaml
+
+    try:
+        return isinstance(yaml.compose("".join(lines), Loader=yaml.SafeLoader), yaml.MappingNode)
+    except (yaml.YAMLError, RecursionError):
+        return False
 
 
 def _unfenced(head: Sequence[str]) -> int:

@@ -18,7 +18,9 @@ from raisf.utils.text import clean
 
 _NO_DATA = tuple("script style template noscript head svg nav iframe select datalist textarea".split())
 """Elements that are not seen, and that a table of data has none of."""
-_UNSEEN = (*_NO_DATA, "rt", "rp")  # with the reading above a word (ruby), which would break it
+# With the reading above a word (ruby), which would break it. What a page has before its body's first paragraph, lxml
+# takes for the head's, where the page leaves out both tags: of a head itself only the title has words.
+_UNSEEN = (*(kind for kind in _NO_DATA if kind != "head"), "title", "rt", "rp")
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
 _NUMBERED = re.compile(r"\s*\d+[.)]")

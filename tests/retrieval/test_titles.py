@@ -126,6 +126,23 @@ def test_front_matter_is_no_text_but_tells_the_title(tmp_path: Path):
     assert found["open.md#1"].text == "key: value"
 
 
+@pytest.mark.parametrize(
+    ("between", "read"),
+    [
+        ("Date: 5 May\nPresent: Ada\n\nAda reported on the pontoon.\n", True),
+        ("Present: Ada\n- Ada reported on the pontoon.\n", True),
+        ("Date: 5 May\nlast edited: now\n", False),
+        ("Date: 5 May\ntags:\n- a\n- b\nabout: >\n  Ada reported.\n# no\n", False),
+        ("Date: 5: May\nlist: [\n]\n\nauthor: {{ page.author }}\n", False),
+    ],
+)
+def test_prose_between_two_rules_is_no_front_matter(tmp_path: Path, between: str, read: bool):
+    """Minutes that begin with a rule and a date were lost up to the next rule."""
+    (tmp_path / "minutes.md").write_text(f"---\n{between}---\n\nThe end is near.\n")
+    text = " ".join(passage.text for passage in read_documents(tmp_path / "minutes.md"))
+    assert ("5 May" in text or "Ada reported" in text) == read and text.endswith("The end is near.")
+
+
 def test_a_page_that_lies_in_its_front_matter_is_read(tmp_path: Path):
     """Sites that editors fill in have it there: of a choir's page on joining two words were all that was found."""
     rehearse = (

@@ -23,6 +23,17 @@ def test_of_a_web_page_the_visible_text_is_read(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize("kind", ["article", "main", "section", "aside", "figure", "details", "my-part"])
+def test_a_page_may_leave_out_the_tags_of_its_head_and_body(tmp_path: Path, kind: str):
+    """lxml takes what it does not know for a part of the head: the page's text was lost, and what stood below read."""
+    within = f"<{kind}><h2>Boats</h2><p>Ten.</p></{kind}>"
+    (tmp_path / "p.html").write_text(
+        f"<!DOCTYPE html>\n<title>Fees</title><style>p {{}}</style>\n{within}\n<p>Ends.</p>"
+    )
+    found = [(p.title, p.text) for p in read_documents(tmp_path / "p.html")]
+    assert found == [("Fees", "Boats: Ten. Ends.")]
+
+
 def test_a_sign_that_links_to_its_heading_and_a_way_past_the_menu_are_no_text(tmp_path: Path):
     """Of a course's site each heading ended in `#`, and of each page of a club's a passage began `Skip to`."""
     (tmp_path / "p.html").write_text(

@@ -36,6 +36,7 @@ def make_app(service: Service, access: Access, documents: Path | None = None, mc
         documents: The folder that the indexed documents lie in, to be opened from the page; None: they are not.
         mcp: The MCP server of the same service; None: there is none.
     """
+    service.discreet = bool(access.keys)  # without keys only this machine asks
     routes = _Routes(service, access, documents)
 
     @asynccontextmanager

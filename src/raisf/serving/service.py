@@ -74,6 +74,9 @@ class Service:
         served: The programs, by name; the first answers where no name is given.
         limits: What clients may ask.
         log_questions: Whether questions and answers stand in the log.
+
+    Attributes:
+        discreet: Whether clients are not told what the LM's endpoint said, which may name its address and account.
     """
 
     def __init__(self, served: Mapping[str, Served], limits: Limits, log_questions: bool = False) -> None:
@@ -82,6 +85,7 @@ class Service:
         self.served = dict(served)
         self.limits = limits
         self.log_questions = log_questions
+        self.discreet = False
         self.admission = Admission(limits)
         self.metrics = Metrics(lambda: self.admission.under_way)
         self.started = int(time.time())
@@ -187,7 +191,8 @@ class Question:
         """What happens; cancelling whoever reads stops the question.
 
         Raises:
-            RaisfError: It could not be answered. What is no error of ours is logged, and told without its words.
+            RaisfError: It could not be answered. What is no error of ours is logged, and told without its words; so is
+                what an endpoint said, where the service is discreet.
         """
         try:
             async with aclosing(astream(self._live)) as events:  # type: ignore[type-var]
@@ -210,6 +215,8 @@ class Question:
                 # An endpoint may repeat what it was asked.
                 told = str(error) if self._service.log_questions else str(error).replace(self.text, "...")
                 logger.warning("question %s was not answered: %s", self.id, told)
+            if self._service.discreet and isinstance(error, LMError) and not error.too_long:
+                raise LMError("the language model could not be asked: the server's log says why") from error
             raise
         except Exception as error:
             self._outcome, self._problem = "failed", "failed"

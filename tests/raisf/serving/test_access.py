@@ -82,6 +82,23 @@ def test_a_key_is_asked_for_everywhere_but_on_the_page_itself(make: Any, start: 
         assert get(server, "/programs", Authorization=f"Bearer {KEY}")[0] == 200
 
 
+@pytest.mark.parametrize(("keys", "told"), [((), "the endpoint is down: start it again"), ((KEY,), "the server's log")])
+def test_only_this_machine_is_told_what_the_lms_endpoint_said(
+    make: Any, start: Any, caplog: Any, keys: tuple[str, ...], told: str
+) -> None:
+    """An endpoint's words name its address and its account, which strangers with a key had read."""
+    import hashlib
+
+    key = {"Authorization": f"Bearer {KEY}"}
+    with start(make(), Access(keys=tuple(hashlib.sha256(one.encode()).digest() for one in keys))) as server:
+        chat = {"messages": [{"role": "user", "content": "fail?"}]}
+        asked = (("/ask", {"question": "fail?"}), ("/v1/chat/completions", chat), ("/ask", {"question": "endless?"}))
+        plain, openai, too_long = (get(server, path, "POST", json.dumps(body), **key) for path, body in asked)
+    assert told in plain[2] and told in openai[2] and openai[0] == 502
+    assert ("endpoint" in plain[2] + openai[2]) == (not keys) and "the endpoint is down" in caplog.text
+    assert "ask a shorter question" in too_long[2], "that is the client's own"
+
+
 @pytest.mark.parametrize("proxied", [False, True])
 def test_an_address_that_a_client_makes_up_counts_behind_a_proxy_alone(make: Any, proxied: bool) -> None:
     service = make(Limits(rate=1))

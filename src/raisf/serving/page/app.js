@@ -171,7 +171,7 @@ function highlight(evidence, passages) {
     const place = passage.querySelector(".words"), text = place.textContent;
     const exact = text.indexOf(shown(evidence));
     if (exact >= 0) return mark(place, text, exact, exact + shown(evidence).length);
-    for (const found of text.matchAll(/[^.!?]+(?:[.!?]+(?=\s|$)|$)|[.!?]/g)) {
+    for (const found of text.matchAll(/\S[^]*?(?:[.!?]+(?=\s|$)|$)/g)) {
       const here = words(`${passage.querySelector(".title").textContent} ${found[0]}`);
       sentences.push({ place, text, here, start: found.index, end: found.index + found[0].length });
     }
@@ -441,7 +441,7 @@ async function openFile(program, passage) {
   const tab = window.open("about:blank"); // before anything is awaited, or it counts as a pop-up
   try {
     const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
-    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent(passage.text.slice(0, 80))}`;
+    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent([...passage.text].slice(0, 80).join(""))}`;
     const file = URL.createObjectURL(await response.blob());
     if (response.headers.get("content-disposition")) { // a browser would show its bytes
       tab?.close();
