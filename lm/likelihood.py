@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 
+from raisf.lm.reading import END
 from raisf.lm.verdicts import SPACES
 
 _WITHOUT_SPACES = str.maketrans("", "", SPACES)
@@ -62,6 +63,10 @@ def written(prediction: dspy.Prediction, answer: str) -> list[float]:
 def _span(tokens: list[dict[str, Any]], answer: str) -> slice | None:
     """Which tokens an answer was written in, the last time that it was written."""
     texts = _texts(tokens)
+    for place in range(len(texts) - 1, -1, -1):  # the letters of a model's end mark are no answer's
+        if texts[place].strip() and not END.fullmatch(texts[place].strip()):
+            break
+        texts[place] = ""
     ends = list(itertools.accumulate(len(text.translate(_WITHOUT_SPACES)) for text in texts))
     whole, wanted = "".join(texts).translate(_WITHOUT_SPACES), answer.translate(_WITHOUT_SPACES)
     start = (whole.rpartition(_COMPLETED)[0] or whole).rfind(wanted) if wanted else -1

@@ -36,7 +36,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MARK = re.compile(
     r"\s*(?:[-*\u2022+]|\[\d+\][.:)]?|\(\d+\)|\**(?:q|sub[- ]?questions?\s*)?#?\d+\s*[.):]\**)\s+", re.IGNORECASE
 )
-_ASKS = ("?", "\uff1f", "\u061f")  # full-width and Arabic, too
+ASKS = ("?", "\uff1f", "\u061f")  # full-width and Arabic, too
 _PARTING = re.compile(r"""("[^"]*"|“[^”]*”|(?<!\w)'(?:[^']|(?<=\w)'(?=\w))*'(?!\w))|;""")
 _INLINE = re.compile(r"(?:^|(?<=\s))(\d+)[.)]\s+")
 
@@ -81,11 +81,11 @@ def texts(text: str) -> list[str] | None:
     marked = [bool(_MARK.match(line)) for line in lines]
     if len(lines) == 1:
         parts = list(_inline(lines[0])) or _between_semicolons(lines[0])
-        if len(parts) == 1 and not any(marked) and not plain(parts[0]).endswith(_ASKS):
+        if len(parts) == 1 and not any(marked) and not plain(parts[0]).endswith(ASKS):
             return None
     else:
         parts = lines
-        if not all(marked) and (any(marked) or not all(plain(line).endswith(_ASKS) for line in lines)):
+        if not all(marked) and (any(marked) or not all(plain(line).endswith(ASKS) for line in lines)):
             return None
     items = [plain(part[mark.end() :] if (mark := _MARK.match(part)) else part) for part in parts]
     return items if all(re.search(r"\w", item) for item in items) else None

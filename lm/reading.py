@@ -24,7 +24,7 @@ _THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _OBJECT = re.compile(r"\s*\{")
 # What chat templates end a turn with, where a server lets it through.
-_END = re.compile(r"(?:<\|[\w ]{1,30}\|>|</s>|<end_of_turn>)\s*$")
+END = re.compile(r"(?:<\|[\w ]{1,30}\|>|</s>|<end_of_turn>)\s*$")
 _HEADER = re.compile(r"[ \t*`#>]*\[\[ {0,2}#{1,3} {0,2}(\w+) {0,2}#{1,3} {0,2}\]\][*`]*")
 _COMPLETED = re.compile(r"\[\[ {0,2}## {0,2}completed {0,2}## {0,2}\]\]", re.IGNORECASE)
 
@@ -47,7 +47,7 @@ def without_thinking(completion: object) -> str:
     if _THINKING.match(text):
         raise Unreadable("the reply ends before its thinking does")
     for _ in range(3):
-        if ended := _END.search(text, max(0, len(text) - 100)):
+        if ended := END.search(text, max(0, len(text) - 100)):
             text = text[: ended.start()]
     return text
 

@@ -11,6 +11,7 @@ NONE = ("", "none", UNKNOWN)
 SHARE = 2 / 3
 """Of a quotation's words that must stand in one place of a passage: it may have a name where that says "she"."""
 _PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "his", "hers", "its", "their", "who", "which"}
+_NEGATIONS = {"not", "no", "never", "none", "nor", "neither", "cannot", "without"}
 _SHORT = 3
 """Letters of words that stand everywhere, such as "of" and "the"; a quotation is told by its longer ones."""
 
@@ -29,7 +30,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation, answer = bare(clean(quoted)), bare(node.answer)
-    source = None if normal(quotation) in NONE else _source(quotation, answer, passages)
+    source = None if normal(quotation) in NONE else _source(quotation, node, passages)
     node.evidence = quotation if source else None
     if node.answer == UNKNOWN:
         return
@@ -62,32 +63,51 @@ def holding_sentence(
     return (best[1], best[2]) if best else (None, None)
 
 
-def _source(quotation: str, answer: str, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
+def _source(quotation: str, node: Node, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
     """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making.
 
-    The numbers that it says must stand in one place of the passage, and so must what it says of the answer; or in the
-    passage, where the place has a "she" for it.
+    The numbers that it says must stand in one place of the passage, and so must its names and what it says of the
+    answer; or in the passage, where the place has a "she" for it. It says "not" where that place does.
     """
     words = set(normal(quotation).split())
     telling = _telling(words) or words
-    numbers, named = set(filter(_is_number, words)), _telling(words & set(normal(answer).split()))
+    numbers, named = set(filter(_is_number, words)), _telling(words & set(normal(node.answer).split()))
+    named |= _telling(_names(quotation, node.question))
     best: tuple[float, JudgedPassage | None] = (0.0, None)
     for passage in passages:
         if holds(passage.prompt_text, [quotation]):
             return passage
         whole = set(normal(passage.prompt_text).split())
-        for place in _places(passage, len(sentences(quotation))):
+        for said in _places(passage, len(sentences(quotation))):
+            place = said | set(normal(passage.title).split())
             known = place if place.isdisjoint(_PRONOUNS) else place | whole
-            share = len(telling & place) / len(telling) if telling and numbers <= place and named <= known else 0.0
-            best = max(best, (share, passage), key=lambda found: found[0])
+            taken = numbers <= place and named <= known and _denies(words) == _denies(said)
+            best = max(
+                best, (len(telling & place) / len(telling) if taken else 0.0, passage), key=lambda found: found[0]
+            )
     return best[1] if best[0] >= SHARE else None
 
 
 def _places(passage: JudgedPassage, length: int) -> Iterator[set[str]]:
-    """The words of so many sentences in a row, each time with the passage's title."""
+    """The words of so many sentences in a row."""
     found = sentences(passage.text)
     for start in range(max(1, len(found) - length + 1)):
-        yield set(normal(" ".join([passage.title, *found[start : start + length]])).split())
+        yield set(normal(" ".join(found[start : start + length])).split())
+
+
+def _names(quotation: str, question: str) -> set[str]:
+    """The words of a quotation that are written with a capital, a sentence's first only where the question has it."""
+    asked, found = set(normal(question).split()), set[str]()
+    for sentence in sentences(quotation):
+        for place, word in enumerate(sentence.split()):
+            plain = normal(word)
+            if any(letter.isupper() for letter in word[:2]) and (place or plain in asked):
+                found.add(plain)
+    return found
+
+
+def _denies(words: Iterable[str]) -> bool:
+    return any(word in _NEGATIONS or word.endswith(("n't", "n\u2019t")) for word in words)
 
 
 def _says(sentence: str, question: str, answer: str) -> bool:

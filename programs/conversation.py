@@ -15,7 +15,7 @@ from raisf.lm.lists import plain
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import BudgetSpent
 from raisf.programs.program import MAX_QUESTION_CHARACTERS, check_question
-from raisf.programs.questions import is_unknown, normal, refuses
+from raisf.programs.questions import asks, is_unknown, normal, refuses
 from raisf.programs.state import harmless
 from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
@@ -109,6 +109,7 @@ class Conversation(dspy.Module):
         repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
         # "I would like to know where she was born" looks like a refusal too, and may be reworded.
         declines = is_unknown(standalone) or (refuses(standalone) and not refuses(question))
+        declines = declines or (asks(question) and not asks(standalone))  # "No rewriting needed.", or the answer itself
         return question if repeats or declines or len(standalone) > MAX_QUESTION_CHARACTERS else standalone
 
     def rewords(self) -> bool:

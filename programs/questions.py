@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
 from raisf.evaluation.decomposition import REFERENCE
 from raisf.lm.labels import normal as compatible
-from raisf.lm.lists import plain
+from raisf.lm.lists import ASKS, plain
 from raisf.utils.text import clean
 
 YES_NO = ("yes", "no")
@@ -76,6 +76,10 @@ _AUXILIARIES = frozenset(
     "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
 )
 _INTERROGATIVES = frozenset("what which who whom whose where when why how".split())
+
+
+_WHICH = frozenset("who whom whose what when where which why how".split())
+_ASKING = frozenset("is are was were do does did has have had can could will would shall should may might".split())
 
 
 def normal(text: str) -> str:
@@ -170,6 +174,14 @@ def refuses(text: object) -> bool:
     """Whether a text in the place of a question declines to ask one; MuSiQue's "I Am Legend >> director" asks."""
     said = compatible(str(text)).strip(" \"'*`([])")
     return not said.endswith("?") and " >> " not in said and _REFUSAL.match(said) is not None
+
+
+def asks(text: str) -> bool:
+    """Whether a text is worded as a question: it ends as one, or has one of English's question words to begin with."""
+    words = normal(text).split()[:4]
+    return text.rstrip(" \"'*`)]").endswith(ASKS) or bool(
+        words and (words[0] in _ASKING or not _WHICH.isdisjoint(words))
+    )
 
 
 def first_sentence(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, WEIGHTS, check_plain, without_hooks
+from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 
 Method = Literal["lora", "full"]
@@ -52,6 +53,45 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None,
             layer.cast_input_dtype_enabled = False  # else all activations would be cast, which takes a third longer
     model.peft_config["default"].base_model_name_or_path = lm.base.partition("/")[2].rpartition("#")[0]
     return model
+
+
+def check_adaptable(lm: LocalLM, rank: int, layers: int | None = None) -> None:
+    """Makes sure that the engine can run what a LoRA adapter of this LM's base is, before any is trained.
+
+    It adds an adapter's product to what a linear layer gives, for each text of a batch its own.
+
+    Raises:
+        InputError: peft adapts other layers of it, or its layers take all texts as one.
+    """
+    import torch
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    with torch.random.fork_rng():
+        model = trainable(lm, "lora", rank, layers)
+    adapted: dict[str, Any] = {
+        name: layer for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)
+    }
+    wrong = {name: layer for name, layer in adapted.items() if type(layer.get_base_layer()) is not torch.nn.Linear}
+    if not wrong and not lm.base_engine.model.config.is_encoder_decoder:
+        hooks = [
+            layer.register_forward_pre_hook(
+                lambda layer, inputs, name=name: wrong.update({name: layer} if inputs[0].ndim != 3 else {})
+            )
+            for name, layer in adapted.items()
+        ]
+        base: Any = lm.base_engine.model
+        half = torch.autocast(base.device.type, torch.bfloat16, enabled=base.dtype is torch.bfloat16)
+        with torch.inference_mode(), half:
+            model(input_ids=torch.zeros(2, 3, dtype=torch.long, device=base.device))
+        for hook in hooks:
+            hook.remove()
+    if wrong:
+        name, layer = next(iter(wrong.items()))
+        kind, place = type(layer.get_base_layer()).__name__, name.removeprefix("base_model.model.")
+        raise InputError(
+            f"{lm.base} cannot have LoRA adapters that run side by side, as its {place}, a {kind}, is of another kind "
+            "than a Llama's layers: train all weights (--full, method='full'), or take a base such as a Llama"
+        )
 
 
 def _places(base: Any, layers: int | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from raisf.lm.finetune.trainable import Method, trainable, write
+from raisf.lm.finetune.trainable import Method, check_adaptable, trainable, write
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
@@ -99,14 +99,15 @@ def check_rank(lm: LocalLM, training: Training) -> None:
     if training.method == "lora" and training.rank > width:
         raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
     config: Any = lm.base_engine.model.config.get_text_config()
-    if training.layers is None:
-        return
-    if training.method != "lora" or config.is_encoder_decoder:
-        raise InputError("layers is for LoRA on a causal model: leave it out")
-    if training.layers > config.num_hidden_layers:
-        raise InputError(
-            f"{lm.base} has {config.num_hidden_layers} layers: give at most so many, not {training.layers}"
-        )
+    if training.layers is not None:
+        if training.method != "lora" or config.is_encoder_decoder:
+            raise InputError("layers is for LoRA on a causal model: leave it out")
+        if training.layers > config.num_hidden_layers:
+            raise InputError(
+                f"{lm.base} has {config.num_hidden_layers} layers: give at most so many, not {training.layers}"
+            )
+    if training.method == "lora":
+        check_adaptable(lm, training.rank, training.layers)
 
 
 def weight_of(rows: Iterable[TokenizedRow]) -> float:

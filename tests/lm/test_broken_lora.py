@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from dspy.lm15 import Config, Message, Request
 from safetensors.torch import load_file, save_file
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune.lora import TrainingRow, train
-from raisf.lm.finetune.training import Training
+from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
@@ -125,3 +126,19 @@ def test_an_adapter_whose_numbers_overflow_spoils_no_other(llama: Path, adapter:
         for place in (0, 2):
             both = [pool.submit(client.complete, text) for text in texts for client in (clients[0], clients[2])]
             assert [future.result().text for future in both[place // 2 :: 2]] == alone[place]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt"])
+def test_a_base_whose_adapters_could_not_be_run_is_told_before_any_is_trained(llama: Path, tmp_path: Path, kind: str):
+    """Training ran to its end, and then every call of the trained judge failed."""
+    sizes: dict[str, Any] = {"vocab_size": 400, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
+    more: dict[str, Any] = {} if kind == "gpt2" else {"ffn_dim": 32, "word_embed_proj_dim": 16}
+    config = transformers.AutoConfig.for_model(kind, **sizes, **more)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / kind)
+    for file in llama.glob("tokenizer*"):
+        shutil.copy(file, tmp_path / kind)
+    lm = LocalLM(f"local/{tmp_path / kind}")
+    with pytest.raises(InputError, match=r"cannot have LoRA adapters that run side by side.*--full"):
+        check_rank(lm, Training(rank=2))
+    check_rank(lm, Training(rank=2, method="full"))

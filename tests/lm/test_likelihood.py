@@ -95,3 +95,11 @@ def test_the_shipped_tokenizer_too(name):
         tokens = text.encode(reply(city), False)
         said = prediction([{"token": piece} for piece in text.pieces(tokens)], city)
         assert written(said, city) == [-0.2] * len(text.encode(f" {city}", False))
+
+
+@pytest.mark.parametrize(("answer", "end"), [("end", "<|end|>"), ("s", "</s>"), ("text", "<|endoftext|>\n")])
+def test_the_letters_of_an_end_mark_are_no_answers(answer, end):
+    """The mark's own certainty was taken for the answer's: a guess counted as known."""
+    pieces = [{"token": " "}, {"token": answer, "logprob": -2.0}, {"token": end, "logprob": -0.001}]
+    assert likelihood(prediction(pieces, answer), answer) == pytest.approx(math.exp(-2.001))
+    assert written(prediction(pieces, answer), answer) == [-2.0]

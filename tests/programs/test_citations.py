@@ -220,3 +220,31 @@ def test_a_repeated_sub_question_leaves_the_answer_its_confidence() -> None:
     record = {"trace": {"root": json.loads(folded.model_dump_json())}}
     del record["trace"]["root"]["sub_questions"][1]["computed_confidence"]  # as records of earlier versions have it
     assert of_record(record) == 0.9
+
+
+BORN = "Mary Stone was born in Riga in 1980. She was not the first of her family there. Her works are many."
+
+
+@pytest.mark.parametrize(
+    ("quoted", "found"),
+    [
+        ("Anna Stone was born in Riga in 1980.", "Mary Stone was born in Riga in 1980."),
+        ("Mary Stone was born in Rome in 1980.", "Mary Stone was born in Riga in 1980."),
+        ("Mary Stone was not born in Riga in 1980.", "Mary Stone was born in Riga in 1980."),
+        ("Stone, Mary was born in Riga, in 1980", None),  # nearly its words
+    ],
+)
+def test_a_quotation_with_another_name_or_the_opposite_is_not_shown_as_one(quoted: str, found: str | None) -> None:
+    """Of a passage about Mary, a reader that was asked about Anna was shown to have read that in quotation marks."""
+    passage = JudgedPassage.of(Passage("stone", BORN, "The Stones"))
+    asked = Node(question="When was Anna Stone born?", answer="1980", route="passages", passages=[passage])
+    cite(asked, quoted, [passage.prompt_text])
+    assert asked.found_afterwards == (found is not None) and asked.evidence == (found or quoted.strip("."))
+
+
+def test_a_name_in_the_place_of_a_pronoun_must_stand_in_the_passage() -> None:
+    passage = JudgedPassage.of(Passage("stone", f"{BORN} She was elected in 2010.", ""))
+    for name, own in (("Mary", True), ("Anna", False)):
+        asked = Node(question=f"When was {name} elected?", answer="2010", route="passages", passages=[passage])
+        cite(asked, f"{name} was elected in 2010.", [passage.prompt_text])
+        assert asked.evidence == (f"{name} was elected in 2010." if own else "She was elected in 2010.")

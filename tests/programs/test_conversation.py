@@ -51,6 +51,11 @@ def test_what_cannot_be_read_leaves_the_question_as_it_is() -> None:
     [
         ("I cannot rewrite this.", "Where was she born?"),
         ("unknown", "Where was she born?"),
+        *(
+            (said, "Where was she born?")
+            for said in ("No rewriting needed.", "Same question.", "She was born in Velm.")
+        ),
+        ("Where was Ada Hill born", "Where was Ada Hill born"),
         ("x" * 30_000, "Where was she born?"),
         ("**Where was Ada Hill born?**", "Where was Ada Hill born?"),
         ("Standalone question: Where was Ada Hill born?", "Where was Ada Hill born?"),
