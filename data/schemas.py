@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from raisf.data.tables import LISTS
+from raisf.utils.wording import is_yes_no
 
 _PARAGRAPH = re.compile(r"-\d+$")
 _NO_PARAGRAPH = ("operation", "no_evidence")
@@ -43,8 +44,12 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
         ValueError: The row has no question, or no answer that can be scored.
     """
     row = _opened(row)
-    found = _SCHEMAS[schema_of(row)](row)
+    schema = schema_of(row)
+    found = _SCHEMAS[schema](row)
     question, answers = found["question"], found["answers"]
+    if schema != "plain":  # which has read them; what somebody wrote beside a public set's own answer counts, too
+        beside = [row[name] for name in ("answers", "golden_answers") if isinstance(row.get(name), str | list)]
+        answers = [*_listed(answers), *(one for value in beside for one in _listed(value))]
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"'question' must be a text that is not empty; found {question!r}")
     if not (answers := [_YES_NO[not one] if isinstance(one, bool) else one for one in _listed(answers)]):
@@ -53,12 +58,13 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
         )
     if not all(isinstance(one, str) and one.strip() for one in answers):
         raise ValueError(f"'answer' must be a text, or 'answers' a list of texts; found {answers!r:.80}")
-    if found.get("scoring") not in (None, *SCORINGS):
-        raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {found['scoring']!r}")
-    if len(answers) == 1 and answers[0].lower() in _TRUTHS and "true" not in question.lower():
-        answers = [_YES_NO[_TRUTHS.index(answers[0].lower())]]  # a boolean as text; "True or false: ..." asks for it
+    if (scoring := row.get("scoring")) not in (None, *SCORINGS):
+        raise ValueError(f"'scoring' must be {' or '.join(SCORINGS)}; found {scoring!r}")
+    if len(answers) == 1 and answers[0].lower() in _TRUTHS and is_yes_no(question):
+        answers = [_YES_NO[_TRUTHS.index(answers[0].lower())]]  # a boolean as text; an album may be called True
     # What somebody wrote beside a public set's own fields.
     own = {name: row[name] for name in _OWN if row.get(name) is not None and not found.get(name)}
+    own |= {name: row[name] for name in ("kind", "scoring") if row.get(name) is not None}
     return {**found, **own, "answers": list(dict.fromkeys(answers))}
 
 

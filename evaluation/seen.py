@@ -14,7 +14,7 @@ from raisf.utils.text import print_of
 logger = logging.getLogger(__name__)
 
 
-def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]:
+def seen_by(program: dspy.Module, examples: Sequence[dspy.Example], parts: Sequence[str] | None = None) -> list[str]:
     """Messages where a program was compiled, or the encoder of its index trained, on some of these questions.
 
     As far as that is known: artifacts and checkpoints that were made here keep a print of each question. An index that
@@ -23,8 +23,9 @@ def seen_by(program: dspy.Module, examples: Sequence[dspy.Example]) -> list[str]
     Args:
         program: What is measured.
         examples: What it is measured on, with `question`.
+        parts: What its judges alone are asked instead, the sub-questions too, which two questions may share.
     """
-    asked = [asked_text(example) for example in examples]
+    asked = [asked_text(example) for example in examples] if parts is None else list(dict.fromkeys(parts))
     told = _message("the program was compiled", learnt_by(program), asked)
     for retriever in retrievers_of(program):
         told += _message("the encoder of its index was trained", learnt_by(retriever), asked)
@@ -41,9 +42,11 @@ def retrievers_of(program: dspy.Module) -> list[Any]:
     return list({id(one): one for one in found if one is not None}.values())
 
 
-def warn_of_seen(program: dspy.Module, examples: Sequence[dspy.Example], name: str) -> list[str]:
+def warn_of_seen(
+    program: dspy.Module, examples: Sequence[dspy.Example], name: str, parts: Sequence[str] | None = None
+) -> list[str]:
     """Logs what `seen_by` says as warnings, under the name of the measurement, and gives it back."""
-    seen = seen_by(program, examples)
+    seen = seen_by(program, examples, parts)
     for told in seen:
         logger.warning("%s: %s: a score on what it has seen says nothing about others", name, told)
     return seen

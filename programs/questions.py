@@ -10,14 +10,15 @@ from raisf.evaluation.decomposition import REFERENCE
 from raisf.lm.labels import normal as compatible
 from raisf.lm.lists import ASKS, plain
 from raisf.utils.text import clean
+from raisf.utils.wording import AUXILIARIES, INTERROGATIVES
+from raisf.utils.wording import is_yes_no as is_yes_no
+from raisf.utils.wording import normal as normal
 
 YES_NO = ("yes", "no")
 
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
 MAX_SUB_QUESTIONS = 10
 
-# Only at the edges of a word: "3.5" and "C#" keep what tells them from "35" and "C".
-_PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
 # Not after an initial or a title, as in "J. R. Stone" and "St. Ives".
 _SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]{0,8}\s+")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -71,21 +72,6 @@ _REFUSAL = re.compile(
     r"(?:cannot|can't|can not|n't|not |no |impossible|already|simple|atomic))",
     re.IGNORECASE,
 )
-_AUXILIARIES = frozenset(
-    "is are was were am isn't aren't wasn't weren't do does did don't doesn't didn't has have had hasn't haven't "
-    "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
-)
-_INTERROGATIVES = frozenset("what which who whom whose where when why how".split())
-
-
-_WHICH = frozenset("who whom whose what when where which why how".split())
-_ASKING = frozenset("is are was were do does did has have had can could will would shall should may might".split())
-
-
-def normal(text: str) -> str:
-    """What two spellings of the same question have in common: case, white space and edge punctuation are gone."""
-    words = (word.strip(_PUNCTUATION) for word in text.casefold().split())
-    return " ".join(word for word in words if word)
 
 
 def is_unknown(answer: str) -> bool:
@@ -102,22 +88,6 @@ def is_unknown(answer: str) -> bool:
         return True
     explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", said)  # "Unknown. The passages do not say."
     return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
-
-
-def is_yes_no(question: str) -> bool:
-    """Whether a question asks for yes or no, by its words.
-
-    It does where it, or what follows its first commas, begins with a verb such as "is" or "could", unless it asks to
-    choose ("Is Velm or Oss older?"), another clause asks what or who, or so does what is politely put ("Can you tell
-    me who ...").
-    """
-    clauses = [normal(clause).split() for clause in re.split(r"[,;:]\s", question)]
-    place = next((place for place, words in enumerate(clauses) if words and words[0] in _AUXILIARIES), None)
-    if place is None or "or" in clauses[place]:
-        return False
-    # What follows a comma may as well go on with a statement: "Velm, a town, is part of which county?"
-    whole = place > 0 or clauses[0][1:2] == ["you"]
-    return not any(word in _INTERROGATIVES for words in clauses for word in (words if whole else words[:2]))
 
 
 def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | None = None) -> bool:
@@ -180,7 +150,7 @@ def asks(text: str) -> bool:
     """Whether a text is worded as a question: it ends as one, or has one of English's question words to begin with."""
     words = normal(text).split()[:4]
     return text.rstrip(" \"'*`)]").endswith(ASKS) or bool(
-        words and (words[0] in _ASKING or not _WHICH.isdisjoint(words))
+        words and (words[0] in AUXILIARIES or not INTERROGATIVES.isdisjoint(words))
     )
 
 

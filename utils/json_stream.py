@@ -17,7 +17,7 @@ _BETWEEN = " \t\r\n\ufeff"
 
 
 def stream_array(path: Path | str, names: tuple[str, ...] = (), encoding: str | None = None) -> Iterator[Any]:
-    """The elements of a JSON file's array, streamed; what follows the array is not read.
+    """The elements of a JSON file's array, streamed; of an object what follows the array in it is not read.
 
     Args:
         path: A file that holds an array, or an object with an array in it.
@@ -31,11 +31,13 @@ def stream_array(path: Path | str, names: tuple[str, ...] = (), encoding: str | 
     check_file(path)
     with path.open(encoding=encoding or "utf-8") as file:
         text = _Text(path, file)
-        if text.peek() == "{":
+        if whole := text.peek() == "{":
             _enter(text, names)
         elif text.peek() != "[":
             raise text.wrong(f"expected a list{_under(names)}, found {text.peek() or 'an empty file'!r}")
         yield from _elements(text)
+        if not whole and text.peek():  # two files in one, whose second would be lost
+            raise text.wrong(f"expected nothing behind the list, found {text.peek()!r}: put all into one list")
 
 
 class _Text:
@@ -123,6 +125,7 @@ def _enter(text: _Text, names: tuple[str, ...]) -> None:
 def _elements(text: _Text) -> Iterator[Any]:
     text.skip("[")
     if text.peek() == "]":
+        text.skip("]")
         return
     while True:
         yield text.value()

@@ -1,6 +1,7 @@
 """A public data set as a folder laid out like a closed world: questions to train, select and test on, their corpus."""
 
 import contextlib
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ def write_dataset(
     out: Path | str,
     *,
     files: Mapping[str, Path | str] | None = None,
-    splits: Sequence[str] = SPLITS,
+    splits: Sequence[str] | None = None,
     hub: str | None = None,
     config: str | None = None,
     revision: str | None = None,
@@ -50,7 +51,7 @@ def write_dataset(
         name: One of `BENCHMARKS`.
         out: The folder; replaced whole when the new one is complete.
         files: Local files by split, in one of the schemas of `raisf.data.schemas`; None: the hub.
-        splits: From the hub, which to write. With `train` comes `dev`.
+        splits: From the hub, which to write; None: those that are there. With `train` comes `dev`.
         hub: Another repository, or a folder with a copy of one; see `raisf.data.datasets.catalog.hub_sources`.
         config: A configuration of the repository.
         revision: A revision of it.
@@ -77,7 +78,7 @@ def write_dataset(
         sources = {split: file_source(path) for split, path in files.items()}
     else:
         sources = hub_sources(benchmark, hub, config, revision)
-    wanted = {*(files or splits)}
+    wanted = {*(files or splits or ("test", *sources))}
     wanted |= {"dev"} if "train" in wanted else set()
     origin = {
         split: "train" if split == "dev" and "dev" not in sources else split for split in SPLITS if split in wanted
@@ -145,6 +146,7 @@ def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[As
     """All questions of a source, every one checked, and how many rows only repeat one that came before."""
     asked: list[Asked] = []
     seen: dict[str, int] = {}
+    answers: list[bytes] = []
     repeated = 0
     for number, raw in enumerate(_rows_with_bar(source, "reading", progress), start=1):
         schema = schema_of(raw)
@@ -155,10 +157,17 @@ def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[As
             )
         row = numbered_row(source.place, number, raw)
         earlier = seen.setdefault(row["id"], len(asked))
+        told = hashlib.sha256(repr(sorted(row["answers"])).encode("utf-8", "replace")).digest()[:16]
         if earlier == len(asked):
             asked.append(Asked(number, row["question"]))
-        elif asked[earlier].question == row["question"]:
+            answers.append(told)
+        elif asked[earlier].question == row["question"] and answers[earlier] == told:
             repeated += 1
+        elif asked[earlier].question == row["question"]:
+            raise InputError(
+                f"{source.place}: questions {asked[earlier].number} and {number} share the id {row['id']!r}, and have "
+                "other answers: put all answers of a question in one row"
+            )
         else:
             raise InputError(
                 f"{source.place}: questions {asked[earlier].number} and {number} share the id {row['id']!r}, and are "

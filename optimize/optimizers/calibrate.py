@@ -11,21 +11,26 @@ verdicts are set only if the program, run with them, answers no worse.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import dspy
 from dspy.teleprompt import Teleprompter
 
-from raisf.evaluation.comparison import randomisation
 from raisf.evaluation.examples import check_answered, question_id
-from raisf.evaluation.intervals import bootstrap, paired_difference
-from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
 from raisf.optimize.copying import copy_of
-from raisf.optimize.judges.judge_data import VERDICTS
+from raisf.optimize.judges.judge_data import VERDICTS, steps
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgements_of
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.base import counting
+from raisf.optimize.optimizers.calibration_report import (
+    Fitted,
+    Rows,
+    answers_report,
+    judges_report,
+    judges_with_rows,
+    kinds_report,
+)
 from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric, check_prices, metric_name
@@ -47,44 +52,6 @@ from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 
 Aim = Literal["answer", "cost", "accuracy", "balanced"]
-
-
-@dataclass(slots=True)
-class _Rows:
-    """What a judge said beside gold, or why nothing can be fitted to that.
-
-    Attributes:
-        of: By judge, the rows with a probability.
-        left_out: By judge, how many could not be read, and what is said of those without a label.
-        skipped: By judge, why there are no rows.
-    """
-
-    of: dict[str, list[Judged]] = field(default_factory=dict)
-    left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """What came out for one kind of self-knowledge.
-
-    Attributes:
-        kind: That.
-        start: The thresholds that it began with.
-        chosen: Those that it shall have.
-        before: The answers under the first.
-        after: Those under the others, held out where the thresholds were fitted on answers.
-        best: By judge, the threshold that fits its verdicts best, and for each row the one fitted without it.
-        rows: What the judges said.
-    """
-
-    kind: Know
-    start: Thresholds
-    chosen: Thresholds
-    before: Answers
-    after: Answers
-    best: dict[str, tuple[float, list[float]]]
-    rows: _Rows
 
 
 @dataclass(kw_only=True, eq=False)
@@ -122,6 +89,7 @@ class Calibrate(Teleprompter):
     progress: bool = True
 
     def __post_init__(self) -> None:
+        self._learnt = frozenset[str]()
         if self.aim not in get_args(Aim):
             raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
         self.know = (self.know,) if isinstance(self.know, str) else self.know  # pyright: ignore[reportAttributeAccessIssue]
@@ -163,8 +131,8 @@ class Calibrate(Teleprompter):
 
         Args:
             student: With its LMs and its retriever; stays as it is.
-            trainset: Not looked at.
-            teacher: Likewise.
+            trainset: What it was compiled on: no judge is held to what these questions, or their parts, ask.
+            teacher: Not looked at.
             valset: Questions with gold, best those that selected the prompts or stopped the training, never the test's.
 
         Raises:
@@ -175,17 +143,19 @@ class Calibrate(Teleprompter):
         assert valset is not None
         require_lm(student)
         failed: dict[str, str] = {}
-        tried: list[_Fitted] = []
+        tried: list[Fitted] = []
+        self._learnt = frozenset(step.question for example in trainset for step in steps(example))
         with counting() as spent, progress_bar(self.progress) as bar:
             trial = Trial(student, valset, self.metric, self.threads, bar)
-            rows = _Rows()
+            rows = Rows()
             self._collect(trial.program, [judge for judge in WITH_THRESHOLD if judge != "know"], valset, rows)
             own = program.self_knowledge
             kinds = dict.fromkeys(self.know or (own,))
-            before = None
+            before, own_rows = None, Rows()
             if own not in kinds:
                 trial.turn(own)
                 before = trial.at(thresholds_of(program))
+                self._collect(trial.program, ["know"], valset, own_rows)
             for kind in kinds:
                 at = (program.know_threshold if kind == own else 0.5, *thresholds_of(program)[1:])
                 try:
@@ -202,15 +172,16 @@ class Calibrate(Teleprompter):
         turn(calibrated, best.kind)
         for judge, to in zip(WITH_THRESHOLD, best.chosen, strict=True):
             setattr(calibrated, f"{judge}_threshold", to)
-        before = before or next((one.before for one in tried if one.kind == own), best.before)
+        for one in (one for one in tried if one.kind == own):
+            before, own_rows = one.before, one.rows
         report = {
             "aim": self.aim,
             "metric": metric_name(self.metric),
             "valset": len(valset),
             **({"call_price": self.call_price, "search_price": self.search_price} if self.aim == "cost" else {}),
-            **({"know": _kinds(tried, failed, best.kind, own)} if self.know else {}),
-            "judges": _judges(best),
-            "answer": _compared(before, best.after, trial.tried),
+            **({"know": kinds_report(tried, failed, best.kind, own)} if self.know else {}),
+            "judges": judges_report(best, own_rows, thresholds_of(program)),
+            "answer": answers_report(before or best.before, best.after, trial.tried),
             "failed": len(trial.failed),
             **spent.told(),
         }
@@ -225,12 +196,10 @@ class Calibrate(Teleprompter):
     def _worth(self, answers: Answers) -> float:
         return float(answers.worth(*self._prices).mean())
 
-    def _fitted(
-        self, trial: Trial, kind: Know, now: Thresholds, valset: Sequence[dspy.Example], rows: _Rows
-    ) -> _Fitted:
+    def _fitted(self, trial: Trial, kind: Know, now: Thresholds, valset: Sequence[dspy.Example], rows: Rows) -> Fitted:
         """The thresholds of a kind, whose rows are added to those of the other judges."""
         trial.turn(kind)
-        rows = _Rows(dict(rows.of), dict(rows.left_out), dict(rows.skipped))
+        rows = Rows(dict(rows.of), dict(rows.left_out), dict(rows.skipped))
         self._collect(trial.program, ["know"], valset, rows)
         best: dict[str, tuple[float, list[float]]] = {}
         if self.aim in ("answer", "cost"):
@@ -240,12 +209,12 @@ class Calibrate(Teleprompter):
             chosen, after = best_answers(trial, now, more, self._prices, groups)
         else:
             balanced = self.aim == "balanced"
-            best = {judge: fit_cut(found, at, balanced=balanced) for judge, found, at in _judges_with_rows(rows, now)}
+            best = {judge: fit_cut(found, at, balanced=balanced) for judge, found, at in judges_with_rows(rows, now)}
             chosen = guarded(trial, now, {judge: at for judge, (at, _) in best.items()})
             after = trial.at(chosen)
-        return _Fitted(kind, now, chosen, trial.at(now), after, best, rows)
+        return Fitted(kind, now, chosen, trial.at(now), after, best, rows)
 
-    def _collect(self, program: RAISF, judges: Sequence[Judge], valset: Sequence[dspy.Example], rows: _Rows) -> None:
+    def _collect(self, program: RAISF, judges: Sequence[Judge], valset: Sequence[dspy.Example], rows: Rows) -> None:
         """Adds what these judges of the program say beside gold, as far as it asks them."""
         options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "progress": self.progress}
         valset = [example for example in valset if "question" in example]  # a module may ask for something else
@@ -257,9 +226,14 @@ class Calibrate(Teleprompter):
                     raise InputError("a listwise judge names the relevant passages and gives no probabilities")
                 judged = judgements_of(program, judge, valset, **options)
                 rows.left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
-                rows.of[judge] = _usable(judge, judged)
+                rows.of[judge] = _usable(judge, self._unseen(judged))
             except InputError as error:
                 rows.skipped[judge] = str(error)
+
+    def _unseen(self, judged: Judgements) -> Judgements:
+        """Without those about what was learnt from: two questions may share a sub-question. All, if all are."""
+        rows = [row for row in judged.rows if row.question not in self._learnt]
+        return replace(judged, rows=rows) if rows else judged
 
 
 def calibrate(program: dspy.Module, *, valset: Sequence[dspy.Example], **options: Any) -> Any:
@@ -271,10 +245,6 @@ def _asks(program: RAISF, judge: Judge) -> bool:
     if judge == "sufficiency":  # asked of what another judge has let through
         return program.sufficiency and program.use_relevance
     return program.use_know if judge == "know" else program.use_relevance
-
-
-def _judges_with_rows(rows: _Rows, now: Thresholds) -> list[tuple[str, list[Judged], float]]:
-    return [(judge, rows.of[judge], at) for judge, at in zip(WITH_THRESHOLD, now, strict=True) if judge in rows.of]
 
 
 def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
@@ -289,62 +259,3 @@ def _usable(judge: Judge, judged: Judgements) -> list[Judged]:
             f"all {len(rows)} judgements of the validation set are {VERDICTS[judge][not positive]} by gold"
         )
     return rows
-
-
-def _judges(fitted: _Fitted) -> dict[str, Any]:
-    """By judge, its thresholds and measures, or why it was not measured."""
-    judges: dict[str, Any] = {}
-    chosen = dict(zip(WITH_THRESHOLD, fitted.chosen, strict=True))
-    for judge, found, at in _judges_with_rows(fitted.rows, fitted.start):
-        to = chosen[judge]
-        best, held_out = fitted.best.get(judge, (to, [to] * len(found)))
-        judges[judge] = {
-            "threshold": {"before": at, "after": to},
-            "before": _measured(found, [at] * len(found)).as_dict(),
-            "after": _measured(found, held_out if to == best else [to] * len(found)).as_dict(),
-            **({"refused": best} if to != best else {}),
-            **{what: found for what, found in fitted.rows.left_out[judge].items() if found},
-        }
-    start = dict(zip(WITH_THRESHOLD, fitted.start, strict=True))
-    skipped = {
-        judge: {"threshold": {"before": start[judge], "after": chosen[judge]}, "skipped": why}
-        for judge, why in fitted.rows.skipped.items()
-    }
-    return {judge: found for judge in WITH_THRESHOLD if (found := {**judges, **skipped}.get(judge)) is not None}
-
-
-def _kinds(tried: Sequence[_Fitted], failed: dict[str, str], chosen: Know, own: Know) -> dict[str, Any]:
-    """What each kind of self-knowledge comes to, on questions that its thresholds were not fitted on."""
-    found = {
-        one.kind: {
-            "score": bootstrap(one.after.right.tolist()).as_dict(),
-            "lm_calls": float(one.after.calls.mean()),
-            "retrievals": float(one.after.searches.mean()),
-            "thresholds": dict(zip(WITH_THRESHOLD, one.chosen, strict=True)),
-        }
-        for one in tried
-    }
-    return {"chosen": chosen, "before": own, "tried": found, "left_out": failed}
-
-
-def _compared(before: Answers, after: Answers, tried: int) -> dict[str, Any]:
-    """The answers and their cost, before and after."""
-    ours, theirs = after.right.tolist(), before.right.tolist()
-    return {
-        "before": bootstrap(theirs).as_dict(),
-        "after": bootstrap(ours).as_dict(),
-        "difference": paired_difference(ours, theirs).as_dict(),
-        "p": randomisation(ours, theirs),
-        "lm_calls": {"before": float(before.calls.mean()), "after": float(after.calls.mean())},
-        "retrievals": {"before": float(before.searches.mean()), "after": float(after.searches.mean())},
-        "tried": tried,
-    }
-
-
-def _measured(rows: Sequence[Judged], thresholds: Sequence[float]) -> JudgeReport:
-    """The judge's measures with a threshold a row; without AUROC, which no threshold changes."""
-    pairs = [(row.probability or 0.0, at) for row, at in zip(rows, thresholds, strict=True)]
-    gold, groups = [row.gold for row in rows], [row.question for row in rows]
-    probabilities = [recentred(probability, at) for probability, at in pairs]
-    scores = verdict_scores(gold, [probability >= at for probability, at in pairs], groups)
-    return JudgeReport(scores | {"ece": ece_score(gold, probabilities, groups)}, reliability(gold, probabilities))

@@ -252,6 +252,14 @@ def test_one_split_alone_can_be_had(repository: Path, tmp_path: Path):
     assert not (tmp_path / "o" / "train.jsonl").exists()
 
 
+def test_of_a_set_with_one_split_that_one_is_written_if_nobody_names_any(tmp_path: Path):
+    """PopQA has one on the hub: the user was told to leave out a split that she had not named."""
+    (tmp_path / "hub").mkdir()
+    write_jsonl(tmp_path / "hub" / "validation.jsonl", [hub_row(number) for number in range(9)])
+    about = write_dataset("hotpotqa", tmp_path / "o", hub=str(tmp_path / "hub"), progress=False)
+    assert list(about["splits"]) == ["test"] and about["splits"]["test"]["questions"] == 9
+
+
 def test_training_questions_alone_hold_none_of_the_test_split_that_is_not_written(tmp_path: Path):
     """What was learnt from them could be reported on the test split that is had later."""
     folder = tmp_path / "hub"
@@ -305,6 +313,9 @@ def test_repeated_rows_count_once_and_a_shared_id_is_refused(tmp_path: Path):
     assert about["splits"]["test"]["questions"] == 2 and about["splits"]["test"]["repeated"] == 1
     write_jsonl(tmp_path / "r.jsonl", [row(1), row(2), row(3) | {"_id": "h1"}])
     with pytest.raises(InputError, match="questions 1 and 3 share the id 'h1'"):
+        write_dataset("hotpotqa", tmp_path / "o", files={"test": tmp_path / "r.jsonl"}, progress=False)
+    write_jsonl(tmp_path / "r.jsonl", [row(1), row(2), row(1) | {"answer": "another annotator's"}])
+    with pytest.raises(InputError, match="share the id 'h1', and have other answers: put all answers"):
         write_dataset("hotpotqa", tmp_path / "o", files={"test": tmp_path / "r.jsonl"}, progress=False)
 
 

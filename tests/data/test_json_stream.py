@@ -92,3 +92,13 @@ def test_another_encoding_is_told(tmp_path: Path):
     with pytest.raises(InputError, match="not UTF-8"):
         list(stream_array(file))
     assert list(stream_array(file, encoding="latin-1")) == ["là"]
+
+
+@pytest.mark.parametrize("behind", ["[3]", " oops", ", 3"])
+def test_what_stands_behind_the_list_is_not_lost_in_silence(tmp_path: Path, behind: str):
+    """Of two files in one, as pages of an API are put together, the first alone was read."""
+    (tmp_path / "a.json").write_text(f"[1, 2]\n{behind}")
+    with pytest.raises(InputError, match=r"line 2: expected nothing behind the list"):
+        list(stream_array(tmp_path / "a.json"))
+    (tmp_path / "b.json").write_text("[1, 2]\n\n")
+    assert list(stream_array(tmp_path / "b.json")) == [1, 2]

@@ -44,3 +44,19 @@ def test_scores_that_are_a_list_name_the_schema_that_they_are_not_of(tmp_path: P
     (tmp_path / "task.json").write_text(json.dumps({"examples": [{"input": "Is it?", "target_scores": [1]}]}))
     with pytest.raises(InputError, match=r"question 1: not as bigbench has it"):
         load_questions(tmp_path / "task.json")
+
+
+def test_true_is_a_title_where_nobody_is_asked_for_yes_or_no():
+    """An album of that name had the gold answer "yes"."""
+    row = {"question": "What is the title of Avicii's first album?", "answer": "True"}
+    assert question_row(row)["answers"] == ["True"]
+    assert question_row({"question": "In Rome, is it true that Ada lived?", "answer": "True"})["answers"] == ["yes"]
+
+
+def test_what_stands_beside_a_public_sets_own_answer_counts():
+    """Other spellings that somebody had added to HotpotQA's rows were passed over, and so were her kind and scoring."""
+    found = question_row({**HOTPOT, "answers": ["Other"], "scoring": "triviaqa", "kind": "mine", "type": "bridge"})
+    assert found["answers"] == [HOTPOT["answer"], "Other"] and found["scoring"] == "triviaqa"
+    assert found["kind"] == "mine"
+    without = {name: value for name, value in HOTPOT.items() if name != "answer"}
+    assert question_row({**without, "answers": ["Other"]})["answers"] == ["Other"]

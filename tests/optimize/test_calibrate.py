@@ -17,7 +17,7 @@ from raisf.lm import pocket
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
-from raisf.optimize.optimizers.calibrate import calibrate
+from raisf.optimize.optimizers.calibrate import Calibrate, calibrate
 from raisf.optimize.optimizers.fold_choice import choose
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.compiled import calibration_view
@@ -328,3 +328,14 @@ def test_calls_that_fail_once_move_no_threshold_and_those_that_always_do_are_tol
     assert (made.know_threshold, made.relevance_threshold) == (calm.know_threshold, calm.relevance_threshold)
     assert without["answer"]["before"]["value"] - report["answer"]["before"]["value"] == pytest.approx(1 / 40)
     assert "1 questions failed twice" in shown(report) and "failed" not in shown(without)
+
+
+def test_no_judge_is_held_to_what_was_learnt_from_though_two_questions_share_it() -> None:
+    """Two questions may share a sub-question: training leaves such rows out, and thresholds were fitted on them."""
+    program = RAISF(Shelf(of_its_own), k=2)
+    program.set_lm(scoring(timid))
+    options: dict[str, Any] = {"valset": questions(12), "progress": False, "aim": "accuracy"}
+    shared = calibrate(program, **options).compile_report["calibration"]["judges"]["know"]
+    less = Calibrate(progress=False, aim="accuracy").compile(program, trainset=questions(4), valset=questions(12))
+    left = less.compile_report["calibration"]["judges"]["know"]
+    assert [one["before"]["scores"]["accuracy"]["n"] for one in (shared, left)] == [12, 8]

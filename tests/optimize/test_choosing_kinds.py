@@ -66,6 +66,8 @@ def test_before_is_the_program_that_was_given_also_where_its_own_kind_is_not_tri
     _, alone = calibrated(program, n=8, know=("truth",))
     _, beside = calibrated(program, n=8, know=("verbal", "truth"))
     assert alone["answer"]["before"] == beside["answer"]["before"]
+    know = [one["judges"]["know"] for one in (alone, beside)]
+    assert know[0]["before"] == know[1]["before"] != know[0]["after"], "of the kind that it had, not of the one chosen"
 
 
 def test_kinds_that_cannot_be_tried_are_told_at_once() -> None:

@@ -192,6 +192,9 @@ def test_the_export_is_one_file_in_which_records_are_data(records: Any, tmp_path
     report = records.write_report(tmp_path / "report", {"<b>A</b>": [one]})
     assert cli.main(["view", str(report), "--export", str(report), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["questions"] == 1
+    assert cli.main(["view", str(report), "--export", str(report)]) == 0, "its own page it makes anew"
+    assert cli.main(["view", str(report), "--export", str(report / "report.html")]) == 2
+    assert "report.html is no page of this command" in capsys.readouterr().err
     page = (report / "view.html").read_text("utf-8")
     parser = _Scripts()
     parser.feed(page)

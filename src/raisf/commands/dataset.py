@@ -78,7 +78,7 @@ def dataset_command(
         name,
         out,
         files=_by_split(files, splits),
-        splits=splits or SPLITS,
+        splits=splits or None,
         hub=hub,
         config=config,
         revision=revision,
@@ -89,6 +89,8 @@ def dataset_command(
     facts: dict[str, Any] = {"out": str(out)}
     for split, about in made["splits"].items():
         facts[split] = f"{about['questions']} of {about['of']} questions"
+        if about["repeated"]:
+            facts[split] += f" ({about['repeated']} more rows only repeat one)"
         if about["left_out"]:
             facts[split] += f"; {about['left_out']} were left out, which {'dev or ' * (split == 'train')}test has too"
         if listed := about["answers_like_lists"]:

@@ -61,8 +61,8 @@ def view_command(
         out = export / EXPORTED if export.is_dir() or not export.suffix else export
         if out.is_file():
             with out.open("rb") as there:
-                if there.read(14).lower() != b"<!doctype html":
-                    raise InputError(f"{out} is no page, and would be replaced by one: give another file")
+                if b'content="raisf view"' not in there.read(300):
+                    raise InputError(f"{out} is no page of this command, and would be replaced: give another file")
         view = View(paths, index)
         if view.lacks_texts:
             logger.warning(

@@ -88,6 +88,10 @@ def compare(
         files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         seen = [f"{label}: {told}" for label, program in programs.items() for told in seen_by(program, testset)]
+        parts = parts_asked(testset)
+        seen += [
+            f"{label}, its judges alone: {told}" for label in judged for told in seen_by(programs[label], (), parts)
+        ]
         facts["not held out"] = "; ".join(seen) or None
         facts["one program"] = _of_several_labels(files)
         if facts["one program"]:  # compiled, it may have stayed what it was
@@ -197,12 +201,14 @@ def judge_all(
         InputError: Another process asks the judges of one of them, for the same folder.
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
+    from raisf.evaluation.seen import warn_of_seen
     from raisf.utils.files import locked
 
     options = {"labels": labels, "threads": threads, "progress": progress}
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, list[str]] = {}
     for label, program in programs.items():
+        warn_of_seen(program, examples, f"{label}, its judges alone", parts_asked(examples))
         path = judged_path(program, examples, folder, labels=labels)
         taken = f"another comparison is asking the judges of {label} alone, in {folder}: wait for it, or give another"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -284,6 +290,13 @@ def records_file(
 
     belongs = binding_of(program, examples, cache=cache)
     return folder / f"{name or _system(program)}-{digest([belongs['program'], belongs['test']])[:8]}.jsonl"
+
+
+def parts_asked(examples: "Sequence[dspy.Example]") -> list[str]:
+    """What judges alone are asked about some questions: these, and gold's sub-questions."""
+    from raisf.optimize.judges.judge_data import steps
+
+    return [step.question for example in examples if "question" in example for step in steps(example)]
 
 
 def judged_path(

@@ -1,0 +1,33 @@
+"""How questions are worded: what two spellings have in common, and which ask for yes or no."""
+
+import re
+
+# Only at the edges of a word: "3.5" and "C#" keep what tells them from "35" and "C".
+PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
+AUXILIARIES = frozenset(
+    "is are was were am isn't aren't wasn't weren't do does did don't doesn't didn't has have had hasn't haven't "
+    "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
+)
+INTERROGATIVES = frozenset("what which who whom whose where when why how".split())
+
+
+def normal(text: str) -> str:
+    """What two spellings of the same question have in common: case, white space and edge punctuation are gone."""
+    words = (word.strip(PUNCTUATION) for word in text.casefold().split())
+    return " ".join(word for word in words if word)
+
+
+def is_yes_no(question: str) -> bool:
+    """Whether a question asks for yes or no, by its words.
+
+    It does where it, or what follows its first commas, begins with a verb such as "is" or "could", unless it asks to
+    choose ("Is Velm or Oss older?"), another clause asks what or who, or so does what is politely put ("Can you tell
+    me who ...").
+    """
+    clauses = [normal(clause).split() for clause in re.split(r"[,;:]\s", question)]
+    place = next((place for place, words in enumerate(clauses) if words and words[0] in AUXILIARIES), None)
+    if place is None or "or" in clauses[place]:
+        return False
+    # What follows a comma may as well go on with a statement: "Velm, a town, is part of which county?"
+    whole = place > 0 or clauses[0][1:2] == ["you"]
+    return not any(word in INTERROGATIVES for words in clauses for word in (words if whole else words[:2]))
