@@ -89,7 +89,6 @@ class Calibrate(Teleprompter):
     progress: bool = True
 
     def __post_init__(self) -> None:
-        self._learnt = frozenset[str]()
         if self.aim not in get_args(Aim):
             raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
         self.know = (self.know,) if isinstance(self.know, str) else self.know  # pyright: ignore[reportAttributeAccessIssue]
@@ -144,14 +143,14 @@ class Calibrate(Teleprompter):
         require_lm(student)
         failed: dict[str, str] = {}
         tried: list[Fitted] = []
-        self._learnt = frozenset(step.question for example in trainset for step in steps(example))
+        learnt = frozenset(step.question for example in trainset for step in steps(example))
         with counting() as spent, progress_bar(self.progress) as bar:
             trial = Trial(student, valset, self.metric, self.threads, bar)
-            rows = Rows()
+            rows = Rows(learnt=learnt)
             self._collect(trial.program, [judge for judge in WITH_THRESHOLD if judge != "know"], valset, rows)
             own = program.self_knowledge
             kinds = dict.fromkeys(self.know or (own,))
-            before, own_rows = None, Rows()
+            before, own_rows = None, Rows(learnt=learnt)
             if own not in kinds:
                 trial.turn(own)
                 before = trial.at(thresholds_of(program))
@@ -199,7 +198,7 @@ class Calibrate(Teleprompter):
     def _fitted(self, trial: Trial, kind: Know, now: Thresholds, valset: Sequence[dspy.Example], rows: Rows) -> Fitted:
         """The thresholds of a kind, whose rows are added to those of the other judges."""
         trial.turn(kind)
-        rows = Rows(dict(rows.of), dict(rows.left_out), dict(rows.skipped))
+        rows = Rows(dict(rows.of), dict(rows.left_out), dict(rows.skipped), rows.learnt)
         self._collect(trial.program, ["know"], valset, rows)
         best: dict[str, tuple[float, list[float]]] = {}
         if self.aim in ("answer", "cost"):
@@ -226,14 +225,9 @@ class Calibrate(Teleprompter):
                     raise InputError("a listwise judge names the relevant passages and gives no probabilities")
                 judged = judgements_of(program, judge, valset, **options)
                 rows.left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
-                rows.of[judge] = _usable(judge, self._unseen(judged))
+                rows.of[judge] = _usable(judge, _unseen(judged, rows.learnt))
             except InputError as error:
                 rows.skipped[judge] = str(error)
-
-    def _unseen(self, judged: Judgements) -> Judgements:
-        """Without those about what was learnt from: two questions may share a sub-question. All, if all are."""
-        rows = [row for row in judged.rows if row.question not in self._learnt]
-        return replace(judged, rows=rows) if rows else judged
 
 
 def calibrate(program: dspy.Module, *, valset: Sequence[dspy.Example], **options: Any) -> Any:
@@ -245,6 +239,12 @@ def _asks(program: RAISF, judge: Judge) -> bool:
     if judge == "sufficiency":  # asked of what another judge has let through
         return program.sufficiency and program.use_relevance
     return program.use_know if judge == "know" else program.use_relevance
+
+
+def _unseen(judged: Judgements, learnt: frozenset[str]) -> Judgements:
+    """Those about nothing that was learnt from: two questions may share a sub-question. All, if all are about that."""
+    rows = [row for row in judged.rows if row.question not in learnt]
+    return replace(judged, rows=rows) if rows else judged
 
 
 def _usable(judge: Judge, judged: Judgements) -> list[Judged]:

@@ -20,11 +20,13 @@ class Rows:
         of: By judge, the rows with a probability.
         left_out: By judge, how many could not be read, and what is said of those without a label.
         skipped: By judge, why there are no rows.
+        learnt: The questions that were learnt from, about which there are none.
     """
 
     of: dict[str, list[Judged]] = field(default_factory=dict)
     left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    learnt: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
