@@ -78,7 +78,7 @@ def learnt_from(learner: Any, *sets: Sequence[dspy.Example]) -> list[str]:
 
     Their sub-questions too, as judges meet them.
     """
-    prints = {print_of(text) for examples in sets for example in examples for text in _with_parts(example)}
+    prints = {print_of(text) for examples in sets for example in examples for text in asked_with_parts(example)}
     return sorted(prints | learnt_by(learner))
 
 
@@ -90,8 +90,8 @@ def note_learnt(made: dspy.Module, learner: dspy.Module, *sets: Sequence[dspy.Ex
         program.learnt_from = prints
 
 
-def _with_parts(example: dspy.Example) -> list[str]:
-    """What an example asks, and its gold sub-questions."""
+def asked_with_parts(example: dspy.Example) -> list[str]:
+    """What an example asks, and its gold sub-questions: what judges alone are asked about it."""
     return [asked_text(example), *(step.question for step in (steps(example)[1:] if "question" in example else []))]
 
 

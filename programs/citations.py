@@ -77,14 +77,13 @@ def _source(quotation: str, node: Node, passages: Sequence[JudgedPassage]) -> Ju
     for passage in passages:
         if holds(passage.prompt_text, [quotation]):
             return passage
-        whole = set(normal(passage.prompt_text).split())
+        whole, title = (set(normal(text).split()) for text in (passage.prompt_text, passage.title))
         for said in _places(passage, len(sentences(quotation))):
-            place = said | set(normal(passage.title).split())
+            place = said | title
             known = place if place.isdisjoint(_PRONOUNS) else place | whole
             taken = numbers <= place and named <= known and _denies(words) == _denies(said)
-            best = max(
-                best, (len(telling & place) / len(telling) if taken else 0.0, passage), key=lambda found: found[0]
-            )
+            share = len(telling & place) / len(telling) if telling and taken else 0.0
+            best = max(best, (share, passage), key=lambda found: found[0])
     return best[1] if best[0] >= SHARE else None
 
 

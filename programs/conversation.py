@@ -109,8 +109,8 @@ class Conversation(dspy.Module):
         repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
         # "I would like to know where she was born" looks like a refusal too, and may be reworded.
         declines = is_unknown(standalone) or (refuses(standalone) and not refuses(question))
-        declines = declines or (asks(question) and not asks(standalone))  # "No rewriting needed.", or the answer itself
-        return question if repeats or declines or len(standalone) > MAX_QUESTION_CHARACTERS else standalone
+        states = asks(question) and not asks(standalone)  # "No rewriting needed.", or the answer itself
+        return question if repeats or declines or states or len(standalone) > MAX_QUESTION_CHARACTERS else standalone
 
     def rewords(self) -> bool:
         """Whether questions that refer to earlier turns are reworded; else each is asked as it stands."""

@@ -163,15 +163,12 @@ def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[As
             answers.append(told)
         elif asked[earlier].question == row["question"] and answers[earlier] == told:
             repeated += 1
-        elif asked[earlier].question == row["question"]:
-            raise InputError(
-                f"{source.place}: questions {asked[earlier].number} and {number} share the id {row['id']!r}, and have "
-                "other answers: put all answers of a question in one row"
-            )
         else:
+            same = asked[earlier].question == row["question"]
+            apart = "have other answers: put all answers of a question in one row"
             raise InputError(
-                f"{source.place}: questions {asked[earlier].number} and {number} share the id {row['id']!r}, and are "
-                "not the same; give each its own"
+                f"{source.place}: questions {asked[earlier].number} and {number} share the id {row['id']!r}, and "
+                + (apart if same else "are not the same; give each its own")
             )
     if not asked:
         raise InputError(f"{source.place} holds no questions")

@@ -19,7 +19,7 @@ from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.examples import check_answered, question_id
 from raisf.optimize.copying import copy_of
-from raisf.optimize.judges.judge_data import VERDICTS, steps
+from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgements_of
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.base import counting
@@ -43,7 +43,7 @@ from raisf.optimize.optimizers.threshold_search import (
     guarded,
     thresholds_of,
 )
-from raisf.optimize.overlap import note_learnt
+from raisf.optimize.overlap import asked_with_parts, note_learnt
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
@@ -143,7 +143,7 @@ class Calibrate(Teleprompter):
         require_lm(student)
         failed: dict[str, str] = {}
         tried: list[Fitted] = []
-        learnt = frozenset(step.question for example in trainset for step in steps(example))
+        learnt = frozenset(text for example in trainset for text in asked_with_parts(example))
         with counting() as spent, progress_bar(self.progress) as bar:
             trial = Trial(student, valset, self.metric, self.threads, bar)
             rows = Rows(learnt=learnt)

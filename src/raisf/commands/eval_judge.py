@@ -57,8 +57,7 @@ class JudgeEvaluation:
         from raisf.evaluation.examples import describe_test
         from raisf.evaluation.identity import describe, digest
         from raisf.evaluation.seen import warn_of_seen
-        from raisf.optimize.judges.judge_data import steps
-        from raisf.optimize.overlap import check_disjoint
+        from raisf.optimize.overlap import asked_with_parts, check_disjoint
         from raisf.utils.files import write_jsonl
         from raisf.utils.journal import Journal
 
@@ -68,7 +67,7 @@ class JudgeEvaluation:
         examples = load_questions(self.test)[: self.limit]
         train = load_questions(self.train) if self.train else None
         check_disjoint(train or [], {"test": examples})
-        asked = [step.question for example in examples for step in steps(example)]
+        asked = [text for example in examples for text in asked_with_parts(example)]
         seen = warn_of_seen(self.program, examples, self.module, asked)
         identity = digest([describe(self.program), describe_test(examples), self.module, self.labels])
         with Journal.alone(JUDGED, self.module, identity) as journal:

@@ -64,6 +64,7 @@ def compare(
     from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import check_module
     from raisf.evaluation.seen import seen_by
+    from raisf.optimize.overlap import asked_with_parts
     from raisf.reports.report import check_folder, output_counts, report_of
 
     if not programs or not isinstance(programs, Mapping):
@@ -88,7 +89,7 @@ def compare(
         files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         seen = [f"{label}: {told}" for label, program in programs.items() for told in seen_by(program, testset)]
-        parts = parts_asked(testset)
+        parts = [text for example in testset for text in asked_with_parts(example)]
         seen += [
             f"{label}, its judges alone: {told}" for label in judged for told in seen_by(programs[label], (), parts)
         ]
@@ -202,13 +203,15 @@ def judge_all(
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from raisf.evaluation.seen import warn_of_seen
+    from raisf.optimize.overlap import asked_with_parts
     from raisf.utils.files import locked
 
+    parts = [text for example in examples for text in asked_with_parts(example)]
     options = {"labels": labels, "threads": threads, "progress": progress}
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, list[str]] = {}
     for label, program in programs.items():
-        warn_of_seen(program, examples, f"{label}, its judges alone", parts_asked(examples))
+        warn_of_seen(program, examples, f"{label}, its judges alone", parts)
         path = judged_path(program, examples, folder, labels=labels)
         taken = f"another comparison is asking the judges of {label} alone, in {folder}: wait for it, or give another"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -290,13 +293,6 @@ def records_file(
 
     belongs = binding_of(program, examples, cache=cache)
     return folder / f"{name or _system(program)}-{digest([belongs['program'], belongs['test']])[:8]}.jsonl"
-
-
-def parts_asked(examples: "Sequence[dspy.Example]") -> list[str]:
-    """What judges alone are asked about some questions: these, and gold's sub-questions."""
-    from raisf.optimize.judges.judge_data import steps
-
-    return [step.question for example in examples if "question" in example for step in steps(example)]
 
 
 def judged_path(

@@ -54,10 +54,10 @@ def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iter
         own = [f"{name} {value}" for name, value in options.items() if value != usual.get(name)]
         more = sorted(manifest.weights.keys() - PREDICTORS.values())
         told = [f"RA-ISF compiled to {program} is the artifact {folder.name}, which asks {' and '.join(asked)}"]
-        told += [f"with {', '.join(own)}"] if own else []
-        told += (
-            [f"and weights of their own for {', '.join(more)} too, where the paper trains judges alone"] if more else []
-        )
+        if own:
+            told.append(f"with {', '.join(own)}")
+        if more:
+            told.append(f"and weights of their own for {', '.join(more)} too, where the paper trains judges alone")
         yield f"{', '.join(told)}."
 
 
