@@ -72,7 +72,7 @@ def _source(quotation: str, node: Node, passages: Sequence[JudgedPassage]) -> Ju
     words = set(normal(quotation).split())
     telling = _telling(words) or words
     numbers, named = set(filter(_is_number, words)), _telling(words & set(normal(node.answer).split()))
-    named |= _telling(_names(quotation, node.question))
+    named |= _names(quotation, node.question)
     best: tuple[float, JudgedPassage | None] = (0.0, None)
     for passage in passages:
         if holds(passage.prompt_text, [quotation]):

@@ -244,7 +244,7 @@ def test_a_quotation_with_another_name_or_the_opposite_is_not_shown_as_one(quote
 
 def test_a_name_in_the_place_of_a_pronoun_must_stand_in_the_passage() -> None:
     passage = JudgedPassage.of(Passage("stone", f"{BORN} She was elected in 2010.", ""))
-    for name, own in (("Mary", True), ("Anna", False)):
+    for name, own in (("Mary", True), ("Anna", False), ("Ann", False)):
         asked = Node(question=f"When was {name} elected?", answer="2010", route="passages", passages=[passage])
         cite(asked, f"{name} was elected in 2010.", [passage.prompt_text])
         assert asked.evidence == (f"{name} was elected in 2010." if own else "She was elected in 2010.")
