@@ -1,5 +1,7 @@
 """Which sentence an answer was read from: the one that the reader quoted, else one that is found afterwards."""
 
+import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from raisf.programs.questions import UNKNOWN, YES_NO, bare, holds, is_yes_no, normal, sentences, spellings
@@ -8,12 +10,14 @@ from raisf.utils.text import clean
 
 NONE = ("", "none", UNKNOWN)
 """What a reader that quotes nothing writes for the sentence; in the normal form of texts."""
-SHARE = 2 / 3
-"""Of a quotation's words that must stand in one place of a passage: it may have a name where that says "she"."""
 _PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "his", "hers", "its", "their", "who", "which"}
 _NEGATIONS = {"not", "no", "never", "none", "nor", "neither", "cannot", "without"}
+_NAME = 5
+"""Words of a name, at most."""
+_POSSESSIVE = re.compile("['\u2019]s$")
+_EMPHASIS = re.compile(r"(?<!\w)[*_`]+(?=\w)|(?<=\w)[*_`]+(?!\w)")
 _SHORT = 3
-"""Letters of words that stand everywhere, such as "of" and "the"; a quotation is told by its longer ones."""
+"""Letters of words that stand everywhere, such as "of" and "the"."""
 
 
 def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
@@ -30,8 +34,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation, answer = bare(clean(quoted)), bare(node.answer)
-    source = None if normal(quotation) in NONE else _source(quotation, node, passages)
-    node.evidence = quotation if source else None
+    taken = None if normal(quotation) in NONE else _source(quotation, passages)
+    node.evidence, source = taken or (None, None)
     if node.answer == UNKNOWN:
         return
     holding = [passage for passage in passages if holds(passage.prompt_text, spellings(answer))]
@@ -63,50 +67,48 @@ def holding_sentence(
     return (best[1], best[2]) if best else (None, None)
 
 
-def _source(quotation: str, node: Node, passages: Sequence[JudgedPassage]) -> JudgedPassage | None:
-    """The passage that a quotation is taken from, word for word or nearly; None where it is of the reader's making.
+def _source(quotation: str, passages: Sequence[JudgedPassage]) -> tuple[str, JudgedPassage] | None:
+    """A quotation and the passage that it is taken from; None where it is of the reader's making.
 
-    The numbers that it says must stand in one place of the passage, and so must its names and what it says of the
-    answer; or in the passage, where the place has a "she" for it. It says "not" where that place does.
+    Its words stand there in a row, in this order, but for a name where the passage says "she". One that leaves out its
+    sentence's "not" is that whole sentence.
     """
-    words = set(normal(quotation).split())
-    telling = _telling(words) or words
-    numbers, named = set(filter(_is_number, words)), _telling(words & set(normal(node.answer).split()))
-    named |= _names(quotation, node.question)
-    best: tuple[float, JudgedPassage | None] = (0.0, None)
+    quoted = _EMPHASIS.sub("", quotation)
     for passage in passages:
-        if holds(passage.prompt_text, [quotation]):
-            return passage
-        whole, title = (set(normal(text).split()) for text in (passage.prompt_text, passage.title))
-        for said in _places(passage, len(sentences(quotation))):
-            place = said | title
-            known = place if place.isdisjoint(_PRONOUNS) else place | whole
-            taken = numbers <= place and named <= known and _denies(words) == _denies(said)
-            share = len(telling & place) / len(telling) if telling and taken else 0.0
-            best = max(best, (share, passage), key=lambda found: found[0])
-    return best[1] if best[0] >= SHARE else None
+        for said, before in _places(passage, len(sentences(quotation))):
+            if holds(_EMPHASIS.sub("", said), [quoted]):
+                return (quotation if _denials(said) == _denials(quotation) else said), passage
+            if _with_a_name(quoted, said, before):
+                return quotation, passage
+    return None
 
 
-def _places(passage: JudgedPassage, length: int) -> Iterator[set[str]]:
-    """The words of so many sentences in a row."""
-    found = sentences(passage.text)
-    for start in range(max(1, len(found) - length + 1)):
-        yield set(normal(" ".join(found[start : start + length])).split())
+def _places(passage: JudgedPassage, length: int) -> Iterator[tuple[str, str]]:
+    """So many sentences in a row, or one more where the quotation leaves a stop out; and all that stands before."""
+    parts = [*filter(None, [passage.title]), *sentences(passage.text)]
+    for size in (length, length + 1):
+        for start in range(max(1, len(parts) - size + 1)):
+            yield " ".join(parts[start : start + size]), " ".join(parts[:start])
 
 
-def _names(quotation: str, question: str) -> set[str]:
-    """The words of a quotation that are written with a capital, a sentence's first only where the question has it."""
-    asked, found = set(normal(question).split()), set[str]()
-    for sentence in sentences(quotation):
-        for place, word in enumerate(sentence.split()):
-            plain = normal(word)
-            if any(letter.isupper() for letter in word[:2]) and (place or plain in asked):
-                found.add(plain)
-    return found
+def _with_a_name(quotation: str, said: str, before: str) -> bool:
+    """Whether a quotation is a place's words with a name, which stands before, for one of its pronouns."""
+    quoted, words = normal(quotation).split(), normal(said).split()
+    spans = itertools.combinations(range(len(quoted) + 1), 2)
+    names = [(start, end) for start, end in spans if end - start <= min(_NAME, len(quoted) - 2)]
+    for place, word in enumerate(words):
+        if word not in _PRONOUNS or _denials(said) != _denials(quotation):
+            continue
+        known = " ".join([before, *words[:place]])
+        for start, end in names:
+            same = words[max(0, place - start) : place + 1 + len(quoted) - end] == [*quoted[:start], word, *quoted[end:]]
+            if same and holds(known, [_POSSESSIVE.sub("", " ".join(quoted[start:end]))]):
+                return True
+    return False
 
 
-def _denies(words: Iterable[str]) -> bool:
-    return any(word in _NEGATIONS or word.endswith(("n't", "n\u2019t")) for word in words)
+def _denials(text: str) -> int:
+    return sum(word in _NEGATIONS or word.endswith(("n't", "n\u2019t")) for word in normal(text).split())
 
 
 def _says(sentence: str, question: str, answer: str) -> bool:

@@ -34,6 +34,14 @@ _PART = re.compile(r"(PART|CHAPTER|SECTION|SUMMARY|INTRODUCTION|CONTENTS|APPENDI
 _ENTRY = 8
 """Words of a line from which on it begins a paragraph, and not what stands below a title."""
 _KEY = re.compile(r"[\w.-]+(:(\s|$)|\s*=)|\[[\w.-]+\]\s*$")
+# Capitalised keys that pages have too; with others, as in `Present: Ada`, lines between two rules are the text.
+_OF_PAGES = frozenset(
+    (
+        "abstract alias aliases author authors categories category class cover created date description draft id image "
+        "keywords lang language layout modified permalink published slug source status subject subtitle summary tag "
+        "tags template theme title type updated url version weight"
+    ).split()
+)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _SAYS_NOTHING = frozenset(
     (
@@ -122,7 +130,10 @@ def _unquoted(title: str) -> str:
 
 
 def _is_metadata(lines: Sequence[str]) -> bool:
-    """Whether what stands between two rules is YAML, and not prose below a line such as `Date: 5 May`."""
+    """Whether what stands between two rules is YAML, and not prose or entries below a line such as `Date: 5 May`."""
+    keys = [line.strip().partition(":")[0] for line in lines if line.strip() and line[0] not in "# \t-]}"]
+    if not lines[0].strip() or not (any(key[:1].islower() for key in keys) or _OF_PAGES.issuperset(map(str.casefold, keys))):
+        return False
     key = ""
     for line in lines:
         if _KEY.match(line):

@@ -154,29 +154,58 @@ def test_a_quotation_that_puts_the_answer_where_another_word_stands_is_not_shown
     [
         "It last erupted in 1707. Hokusai painted Mount Fuji thirty-six times.",
         "it last erupted in 1707",
-        "Hokusai painted the mountain Mount Fuji thirty-six times",
+        "1707. Hokusai painted *Mount Fuji*",
     ],
 )
-def test_a_quotation_may_be_of_two_sentences_or_differ_in_a_word(quoted: str) -> None:
+def test_a_quotation_may_be_of_two_sentences_and_leave_marks_out(quoted: str) -> None:
     asked = node("When did it erupt?", "1707")
     cite(asked, quoted, texts(0, 1))
     assert (asked.evidence, asked.cited) == (quoted, "fuji.txt")
 
 
 @pytest.mark.parametrize(
-    ("answer", "quoted"),
+    "quoted",
     [
-        ("the thirty-six of Hokusai", "Hokusai painted the Mount Fuji thirty-six of times."),
-        ("Mount Hotaka", "Mount Hotaka was often painted by Hokusai and climbed by Weston."),
+        "Mount Hotaka was often painted by Hokusai and climbed by Weston.",
+        "Mount Hotaka was often painted by Hokusai",
+        "Its snow feeds Mount Hotaka's rivers",
     ],
-    ids=["small words of the answer", "a she of the place"],
 )
-def test_what_a_quotation_says_of_the_answer_may_be_put_otherwise_there(answer: str, quoted: str) -> None:
-    text = "Mount Hotaka is in Nagano. It was often painted by Hokusai and climbed by Weston."
-    asked = node("What did he paint?", answer)
-    asked.passages.append(JudgedPassage.of(Passage("peaks", text, "Peaks")))
-    cite(asked, quoted, [*texts(0, 1), asked.passages[-1].prompt_text])
+def test_a_quotation_may_have_a_name_where_its_passage_has_a_pronoun(quoted: str) -> None:
+    text = "Mount Hotaka is near. It was often painted by Hokusai and climbed by Weston. Its snow feeds its rivers."
+    passage = JudgedPassage.of(Passage("peaks", text, "Peaks"))
+    asked = Node(question="What did Hokusai paint?", answer="Mount Hotaka", route="passages", passages=[passage])
+    cite(asked, quoted, [passage.prompt_text])
     assert (asked.evidence, asked.found_afterwards) == (quoted, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted", "answer"),
+    [
+        ("Carla Nunes replaces Peter Olsen at sea.", "Peter Olsen replaces Carla Nunes at sea.", "Peter Olsen"),
+        ("Pump K-5 was not mended in 2015, but in 2018.", "Pump K-5 was mended in 2015, but not in 2018.", "2015"),
+        ("On Monday Tom approved the budget.", "On Monday Ann approved the budget.", "Ann"),
+        ("Above 9 bar the relief valve opens automatically.", "Above 9 bar the relief valve closes.", "closes"),
+        ("The crane lifts up to 3.5 kg of steel plates.", "The crane lifts up to 3.5 t of steel plates.", "3.5 t"),
+        ("He was born in Riga. Tom Hill is his son.", "Tom Hill was born in Riga.", "Tom Hill"),
+    ],
+)
+def test_a_quotation_of_the_same_words_in_another_order_or_with_another_among_them_is_none(
+    text: str, quoted: str, answer: str
+) -> None:
+    """Words were compared without their order, and a third of them might differ: the opposite was shown as quoted."""
+    passage = JudgedPassage.of(Passage("p", text, "Rules"))
+    asked = Node(question="Who, what or when?", answer=answer, route="passages", passages=[passage])
+    cite(asked, quoted, [passage.prompt_text])
+    assert asked.evidence is None or asked.found_afterwards
+
+
+def test_a_quotation_that_leaves_its_sentences_not_out_is_shown_as_the_whole_sentence() -> None:
+    said = "It is not true that Tom Hill was born in Riga."
+    passage = JudgedPassage.of(Passage("p", f"Some get it wrong. {said} He was born in Oss.", "Tom Hill"))
+    asked = Node(question="Was Tom Hill born in Riga?", answer="yes", route="passages", passages=[passage])
+    cite(asked, "Tom Hill was born in Riga.", [passage.prompt_text])
+    assert (asked.evidence, asked.cited) == (said, "Tom Hill")
 
 
 def test_a_program_cites_whether_its_reader_quotes_or_answers_at_once() -> None:
@@ -231,7 +260,8 @@ BORN = "Mary Stone was born in Riga in 1980. She was not the first of her family
         ("Anna Stone was born in Riga in 1980.", "Mary Stone was born in Riga in 1980."),
         ("Mary Stone was born in Rome in 1980.", "Mary Stone was born in Riga in 1980."),
         ("Mary Stone was not born in Riga in 1980.", "Mary Stone was born in Riga in 1980."),
-        ("Stone, Mary was born in Riga, in 1980", None),  # nearly its words
+        ("Stone, Mary was born in Riga, in 1980", "Mary Stone was born in Riga in 1980."),
+        ("mary stone was BORN in Riga, in 1980", None),  # its words
     ],
 )
 def test_a_quotation_with_another_name_or_the_opposite_is_not_shown_as_one(quoted: str, found: str | None) -> None:

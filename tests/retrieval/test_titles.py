@@ -131,7 +131,10 @@ def test_front_matter_is_no_text_but_tells_the_title(tmp_path: Path):
     [
         ("Date: 5 May\nPresent: Ada\n\nAda reported on the pontoon.\n", True),
         ("Present: Ada\n- Ada reported on the pontoon.\n", True),
+        ("Date: 5 May\nPresent: Ada\nDecision: Ada reported, and we buy it.\n", True),
+        ("\ndate: 5 May\nwho: Ada reported.\n", True),
         ("Date: 5 May\nlast edited: now\n", False),
+        ("Title: Of Ada\nDate: 5 May\nTags: [a]\n", False),
         ("Date: 5 May\ntags:\n- a\n- b\nabout: >\n  Ada reported.\n# no\n", False),
         ("Date: 5: May\nlist: [\n]\n\nauthor: {{ page.author }}\n", False),
     ],
