@@ -12,7 +12,7 @@ import dspy
 from raisf.evaluation.examples import gold_answers
 from raisf.optimize.judges.judge_data import Step, checked, gold_among, searched_steps
 from raisf.optimize.judges.predictor_roles import role_of
-from raisf.programs.citations import SHARE, holding_sentence
+from raisf.programs.citations import holding_sentence
 from raisf.programs.questions import UNKNOWN, YES_NO, filled, holds, normal
 from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.adapting import searched
@@ -26,6 +26,8 @@ MOST_OTHERS = 2
 """Passages beside the gold ones in a reader's row: what a relevance judge lets through by mistake."""
 UNANSWERABLE = 0.2
 """The share of rows that teach to say "unknown", from passages, or facts, without the answer."""
+SHARE = 2 / 3
+"""Of a gold sentence's words that must stand in the passages shown: it may have a name where they say "she"."""
 
 
 def answer_rows(

@@ -189,7 +189,10 @@ def test_an_artifact_is_asked_in_the_form_of_all_rows_and_has_no_other_judges(wo
     weights = workspace.open(Setting("weights"))
     assert not weights.evidence and not workspace.open(Setting("rag")).evidence
     assert "pocket-tiny" in weights.answer_from.lm.model and "evidence" not in weights.answer_from.signature.fields
-    assert "evidence" not in next(given_lines(workspace, {"ra-isf, weights": Setting("weights")}))
+    (told,) = given_lines(workspace, {"ra-isf, weights": Setting("weights")})
+    assert "evidence" not in told and "max_depth 1" in told
+    (told,) = given_lines(workspace, {"ra-isf, weights, max_depth 2": Setting("weights", {"max_depth": 2})})
+    assert "max_depth" not in told, "the row says it"
     takes = workspace.learning.takes_given
     assert takes(Setting("weights", {"relevance": "pointwise", "k": 3}))
     assert not takes(Setting("weights", {"relevance": "listwise"})) and not takes(Setting("weights", base="pocket"))

@@ -46,12 +46,15 @@ def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iter
 
     usual = defaults(PROGRAMS["ra-isf"]) | workspace.faithful("ra-isf")
     for program, folder in workspace.learning.given.items():
-        if not any(one.program == program and workspace.learning.takes_given(one) for one in settings.values()):
+        rows = [one for one in settings.values() if one.program == program and workspace.learning.takes_given(one)]
+        if not rows:
             continue
         manifest = read(folder)
         asked = [workspace.lm.spec or ""] if workspace.remote else [_asked(kept.connect) for kept in manifest.lms]
         options = {**manifest.options, **workspace.learning.formed.get(program, {})}
-        own = [f"{name} {value}" for name, value in options.items() if value != usual.get(name)]
+        varied = set[str]().union(*(row.options for row in rows))
+        told_of = ((name, value) for name, value in options.items() if name not in varied)
+        own = [f"{name} {value}" for name, value in told_of if value != usual.get(name)]
         more = sorted(manifest.weights.keys() - PREDICTORS.values())
         told = [f"RA-ISF compiled to {program} is the artifact {folder.name}, which asks {' and '.join(asked)}"]
         if own:
