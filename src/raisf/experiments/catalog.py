@@ -115,7 +115,7 @@ class Experiment:
         first, *others = sections
         first.title = first.title or self.title
         told = [f"{self.source}.", first.text, f"{few}." if (few := caution(len(workspace.test))) else "", self.departs]
-        told += [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] if self.one_variant else []
+        told += [_FORMS] * (self.source != OURS) + [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] * self.one_variant
         first.text = tables.joined(*told, *remarks(workspace, settings))
         shown = [first, *(section for section in others if section.rows)]
         return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
@@ -174,7 +174,7 @@ def _samples(*programs: str) -> dict[str, Setting]:
     return found
 
 
-RAISF, BLEND = "Liu et al. 2024", "Wang et al. 2024 (BlendFilter)"
+RAISF, BLEND, OURS = "Liu et al. 2024", "Wang et al. 2024 (BlendFilter)", "No paper's"
 _BASELINES = {name: Setting(name) for name in SYSTEMS}
 _VARIANTS = {
     "ra-isf, zero-shot": Setting("ra-isf"),
@@ -195,6 +195,7 @@ _FEW_SHOT = (
     f"judges and answerers have demonstrations. The baselines' plain rows are zero-shot. {_SHOWN}"
 )
 _SEARCHED = "Rows that name no retriever search with the one of --engine or --index."
+_PLAIN = "BlendFilter and its baselines are zero-shot here; the paper's show three demonstrations."
 _FORMS = "Prompts are ours, not the papers'; docs/fidelity.md lists, system by system, what else differs."
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -208,7 +209,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             **_VARIANTS,
         },
         tables.main,
-        departs=f"{_FEW_SHOT} REPLUG's tuned index is a dense one (LSR). {published.ABOUT_TABLE_1} {_FORMS}",
+        departs=f"{_FEW_SHOT} REPLUG's tuned index is a dense one (LSR). {published.ABOUT_TABLE_1}",
     ),
     "table2": Experiment(
         "RA-ISF without each of its modules",
@@ -257,6 +258,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         {**_over("weights", "ra-isf, weights", "k", RAISF_K), **_over("rag", "rag", "k", RAISF_K)},
         tables.sweep("k"),
         one_variant=True,
+        departs="The paper draws this figure without telling its values.",
     ),
     "fig4": Experiment(
         "How many passages, by kind of question",
@@ -279,21 +281,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{BLEND}, Tables 2 to 4",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
         blendfilter_tables.main,
-        departs=f"{_SHOWN} {_FORMS}",
+        departs=_SHOWN,
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",
         f"{BLEND}, Table 5",
         _blendfilter(*_BLENDFILTER, engine="bm25"),
         blendfilter_tables.BM25,
-        departs=_FORMS,
+        departs=_PLAIN,
     ),
     "blendfilter-queries": Experiment(
         "BlendFilter without each of its queries",
         f"{BLEND}, Table 6",
         {**_queries("", None), **_queries(", BM25", "bm25")},
         blendfilter_tables.QUERIES,
-        departs=_SEARCHED,
+        departs=f"{_SEARCHED} {_PLAIN}",
     ),
     "blendfilter-retrieval": Experiment(
         "What is read from, against gold",
@@ -306,7 +308,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         blendfilter_tables.kept,
         check=blendfilter_tables.check_gold,
-        departs=_SEARCHED,
+        departs=f"{_SEARCHED} {_PLAIN}",
     ),
     "blendfilter-k": Experiment(
         "How many passages a query",
@@ -316,29 +318,32 @@ EXPERIMENTS: dict[str, Experiment] = {
             **_over("iter-retgen", "iter-retgen", "k", BLENDFILTER_K),
         },
         tables.sweep("k"),
+        departs=_PLAIN,
     ),
     "blendfilter-sampling": Experiment(
         "Answers sampled instead of greedy",
         f"{BLEND}, its sampling figure",
         _samples("blendfilter", "cot-rag"),
         blendfilter_tables.best_of,
+        departs=_PLAIN,
     ),
     "blendfilter-cases": Experiment(
         "Questions that BlendFilter's filter decides",
         f"{BLEND}, its case study",
         _blendfilter("cot-rag", "blendfilter"),
         cases,
+        departs=_PLAIN,
     ),
     "judges": Experiment(
         "Every judge, and every way of compiling it",
-        "No paper's",
+        OURS,
         every_judge.ROWS,
         every_judge.sections,
         departs="docs/judges.md says what each is.",
     ),
     "data-efficiency": Experiment(
         "How many rows the judges need, by way of compiling",
-        "No paper's",
+        OURS,
         data_efficiency.settings,
         data_efficiency.sections,
     ),
