@@ -101,7 +101,11 @@ def _with_a_name(quotation: str, said: str, before: str) -> bool:
             continue
         known = " ".join([before, *words[:place]])
         for start, end in names:
-            same = words[max(0, place - start) : place + 1 + len(quoted) - end] == [*quoted[:start], word, *quoted[end:]]
+            same = words[max(0, place - start) : place + 1 + len(quoted) - end] == [
+                *quoted[:start],
+                word,
+                *quoted[end:],
+            ]
             if same and holds(known, [_POSSESSIVE.sub("", " ".join(quoted[start:end]))]):
                 return True
     return False

@@ -11,7 +11,7 @@ from raisf.retrieval.corpus.docx_lists import W as _W
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign, table_rows
 from raisf.retrieval.corpus.titles import title_of
-from raisf.retrieval.corpus.web import names_together, number_of, rows_with
+from raisf.retrieval.corpus.web import names_together, number_of, over_columns, rows_with
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, in_short
 from raisf.utils.text import clean
@@ -175,7 +175,7 @@ def _grid(rows: Sequence[Any], texts: Mapping[Any, str], named: int) -> list[lis
             below = merged is not None and merged.get(f"{_W}val") != "restart" and number > 0
             text = grid[-1][column] if below and column < len(grid[-1]) else texts[cell]
             wide = _span(cell.find(f"{_W}tcPr/{_W}gridSpan"), 1)
-            line += [text, *[text if number < named else ""] * (wide - 1)]
+            line += over_columns(text, wide, number < named, first=not line)
         grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
     return grid
 

@@ -45,7 +45,7 @@ _BEGIN, _MISSED = 3, 3
 """Words by which a line of it is found in the paragraph, and lines in a row that may not be."""
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
-_ATTRIBUTES = re.compile(r"\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
+_ATTRIBUTES = re.compile(r"(?:^|(?<=[\s*_`)\]]))\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
 _CODE_TITLE = re.compile(r"""\btitle=["']([^"']+)["']|\[([^\[\]]+)\]\s*$""")
 """What some sites show above code, `title="fees.toml"` or `[fees.toml]` behind its language."""
 _ITEM = re.compile(r"^(?:- |\d+\. )")
@@ -73,14 +73,28 @@ def read_mdx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 
 
 def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -> Iterator[Passage]:
-    title = front.title
+    title, whole = front.title, None
     if not title:
-        title, lines = titled(lines)
+        whole = list(lines)
+        title, lines = titled(whole)
         title = clean(_words(_parser().parseInline(title)[0])) if title else ""
     text = as_markdown(joined(lines, name))
+    if title and whole and _has_another_title(text, title):
+        title, text = "", as_markdown(joined(whole, name))
     said = text.split("\n", front.lines)[-1].strip()
     kept = [] if said else [Section(title_of(file, title), "", {"line": 1}, front.text)]
     return passages_of(name, [*_sections(text, title, title_of(file)), *kept])
+
+
+def _has_another_title(text: str, told: str) -> bool:
+    """Whether a heading of the first level is the title, and what stands before it a text."""
+    tokens = _parser().parse(text)
+    tops = [
+        place
+        for place, token in enumerate(tokens)
+        if token.tag == "h1" and _begins_section(token, tokens[place + 1 : place + 2])
+    ]
+    return len(tops) == 1 and clean(_words(tokens[tops[0] + 1])) not in ("", told)
 
 
 def _sections(text: str, told: str, name: str) -> Iterator[Section]:

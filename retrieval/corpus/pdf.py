@@ -16,10 +16,16 @@ from raisf.utils.text import clean
 logger = logging.getLogger(__name__)
 
 _LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
+_NEAR, _SHORT = 200, 2
+"""Characters before a break that tell what it breaks, and of a first part that is no word of its own."""
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_BROKEN = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})-\n(?=(?=[a-zß-ÿ])({_WORD.pattern}))")
+_BROKEN = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})-\n(?=({_WORD.pattern}))")
+_SUSPENDED = frozenset("and or to und oder bis bzw sowie och eller".split())
+"""What follows the hyphen of a first part, `short- and long-term`, `Ein- und Ausgang`: it breaks no word."""
+_ADDRESS = re.compile(r"(?:\S*(?:://|www\.|@|/\S*/)\S*|(?:^|\s)(?:[.~]*/\S*|--?))$")
+"""Before a hyphen that is a part of what it stands in: an address, a path, an option."""
 
 
 def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
@@ -63,15 +69,23 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 def _unbroken(pages: Iterable[str]) -> list[str]:
     """The pages with words that a line end breaks with a hyphen put together, and letters that are set as one, apart.
 
-    A word that the pages have elsewhere with the hyphen, and never without, keeps it: `cost-effective`. On a page a
-    soft hyphen is seen as any other. Encoders know no word with a letter such as `\ufb01`.
+    A word that the pages have elsewhere with the hyphen, and never without, keeps it: `cost-effective`. So do
+    `state-of-the-` before `art`, addresses, and `short-` before `and long-term`. On a page a soft hyphen is seen as any
+    other. Encoders know no word with a letter such as `\ufb01`.
     """
     texts = [page.replace("\u00ad", "-").translate(_LIGATURES) for page in pages]
     words = {word.lower() for text in texts for word in _WORD.findall(text)}
 
     def whole(broken: re.Match[str]) -> str:
         first, rest = broken.groups()
-        hyphen = f"{first}-{rest}".lower() in words and f"{first}{rest}".lower() not in words
+        if not rest[0].islower():
+            return broken[0]
+        known = f"{first}{rest}".lower() in words
+        if rest in _SUSPENDED and not known and len(first) > _SHORT:  # which leaves `in-` and `to` a word
+            return f"{first}- "
+        before = broken.string[max(0, broken.start() - _NEAR) : broken.start()]
+        chain = "-" in first and first.rpartition("-")[2].lower() in words
+        hyphen = chain or _ADDRESS.search(before) or (f"{first}-{rest}".lower() in words and not known)
         return f"{first}-" if hyphen else first
 
     return [_BROKEN.sub(whole, text) for text in texts]

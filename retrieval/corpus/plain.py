@@ -13,6 +13,8 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
 _RULE = re.compile(r"([=~#*+^_\"'`.:-])(?: ?\1){3,}")
+_RELEASE = re.compile(r"\b\d+\.\d+\.\d+\b|\b\d{4}-\d\d-\d\d\b")
+"""A version or a day, which heads a part without a letter; other numbers above a rule are a sum."""
 _SHARE = 0.5
 """Of a heading's characters, those that a rule below it has at least where none is above it."""
 
@@ -68,4 +70,6 @@ def _heading(lines: Sequence[str], rules: Sequence[str], place: int) -> tuple[st
 
 
 def _may_head(line: str) -> bool:
-    return is_short(line) and line[-1:] not in ",;" and any(map(str.isalpha, line))
+    return (
+        is_short(line) and line[-1:] not in ",;" and (any(map(str.isalpha, line)) or _RELEASE.search(line) is not None)
+    )

@@ -16,10 +16,14 @@ from raisf.retrieval.corpus.splitting import BREAK, pieces_of, split_text
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
-from raisf.utils.text import clean
+from raisf.utils.text import SOFT_HYPHEN, clean
 
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt or md file's: it lies in memory."""
+
+_MONEY = ("Sc",)
+_SIGNS = (*_MONEY, "So")
+"""Of Unicode's kinds of characters those that say something alone, below a heading also a mark such as \u2705."""
 
 Lines = list[tuple[int, int]]
 """From which character of a text on it stands in which line, see `Section`."""
@@ -91,8 +95,8 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     for section in _with_bare_headings(sections):
         heading = section.heading
         for piece, paragraph, start in pieces_of(section.text):
-            if not any(char.isalnum() or category(char) == "Sc" for char in piece):  # a rule, an ornament
-                continue
+            if not any(char.isalnum() or category(char) in (_SIGNS if heading else _MONEY) for char in piece):
+                continue  # a rule, an ornament
             number += 1
             within = section.lines[paragraph] if section.lines and (paragraph or start) else ()
             line = within[bisect_right(within, start, key=itemgetter(0)) - 1][1] if within else None
@@ -163,13 +167,14 @@ def led(mark: str, blocks: Iterable[Block]) -> Iterator[Block]:
 
 def on_one_line(words: str, first: int) -> Block:
     """The words of a paragraph, and where in them those of each of its lines begin."""
-    texts, lines, at = list[str](), [(0, first)], 0
-    for number, text in enumerate(map(clean, words.split("\n")), start=first):
-        if text:
-            texts.append(text)
-            lines.append((at, number))
-            at += len(text) + 1
-    return lines, " ".join(texts)
+    texts, lines, at, broken = list[str](), [(0, first)], 0, True
+    for number, line in enumerate(words.split("\n"), start=first):
+        if text := clean(line):
+            texts.append(text if broken else f" {text}")
+            lines.append((at + (not broken), number))
+            at += len(texts[-1])
+            broken = line.rstrip().endswith(SOFT_HYPHEN)
+    return lines, "".join(texts)
 
 
 def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "line") -> Iterator[Passage]:

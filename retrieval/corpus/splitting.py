@@ -21,6 +21,7 @@ BREAK = "\n\n"
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
 _WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,40}}")
 # No sentence ends behind a title, an initial, or what leads to a number.
+_BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
 _SENTENCE_END = re.compile(
     r"""(?<!\b[A-Z])(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"""
     r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]"""
@@ -157,7 +158,7 @@ def _blocks(text: str) -> Iterator[str]:
 def _paragraphs(text: str) -> Iterator[list[str]]:
     """The same as lines, each clean."""
     lines = list[str]()
-    for line in map(clean, text.replace(f"{SOFT_HYPHEN}\n", "").splitlines()):
+    for line in map(clean, _BROKEN.sub("", text).splitlines()):
         if lines and (not line or _MARK.match(line)):
             yield lines
             lines = []

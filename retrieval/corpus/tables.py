@@ -4,6 +4,7 @@ import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, read_lines
@@ -15,6 +16,8 @@ from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
+_COLLECTIONS = ("collection", "corpus", "passages", "psgs")
+"""What a collection's file is called whose numbers begin with neither 0 nor 1."""
 _NAMING = ("title", "name")
 """Columns that say what a row is about."""
 _RECORD = 5
@@ -49,7 +52,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     usual = "\t" if suffixes[-1:] == [".tsv"] else ","
     begun, told = _begin(lines)
     lines = itertools.chain(begun, lines)
-    if usual == "\t" and _COLLECTION.match(begun[-1]):
+    if usual == "\t" and _COLLECTION.match(begun[-1]) and _is_collection(file, begun[-1].partition("\t")[0]):
         yield from _collection_passages(lines, name)
         return
     looked_at = list(itertools.islice(lines, len(begun) + _LOOKED_AT))
@@ -60,13 +63,19 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     names, rows = _named(rows)
     columns = [column.lower() for column in names]
     if "text" not in columns:
-        yield from _passages_in_words(rows, names, title_of(file, caption), name)
+        yield from _passages_in_words(rows, names, title_of(file, caption), name, caption)
         return
     if double := next((column for column in columns if column and columns.count(column) > 1), None):
         raise InputError(f"{name}: its first line names the column {double!r} twice; rename one, or leave it out")
-    shared = {"title": caption} if caption and "title" not in columns else {}
+    shared = {"title": caption} if caption else {}
     for line, cells in rows:
-        yield from row_passages({**shared, **dict(zip(columns, cells, strict=True))}, name, line)
+        row = {**shared, **dict(zip(columns, cells, strict=True))}
+        yield from row_passages({**row, "text": _below(caption, row.get("title", ""), row["text"])}, name, line)
+
+
+def _is_collection(file: Path, first: str) -> bool:
+    """Whether a table of numbers and texts is ColBERT's: by its first number, or its name. Others' numbers are told."""
+    return first in ("0", "1") or file.stem.startswith(_COLLECTIONS)
 
 
 def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
@@ -156,8 +165,10 @@ def _named(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
     (line, first), second = next(rows, (0, [])), next(rows, None)
     below = rows if second is None else itertools.chain([second], rows)
     names = [clean(cell) for cell in first]
-    values = second and (all(map(_VALUE.fullmatch, pair)) for pair in zip(names, map(clean, second[1]), strict=True))
-    return ([""] * len(names), itertools.chain([(line, first)], below)) if values and any(values) else (names, below)
+    pairs = list(zip(names, map(clean, second[1]), strict=True)) if second else []
+    numbered = pairs and all(map(str.isdecimal, pairs[0]))  # years stand above other columns than the first
+    values = numbered or any(all(map(_VALUE.fullmatch, pair)) for pair in pairs)
+    return ([""] * len(names), itertools.chain([(line, first)], below)) if values else (names, below)
 
 
 def _filled(cells: Iterable[str]) -> bool:
@@ -185,7 +196,14 @@ def _even(rows: Iterable[_Row], name: str, usual: str) -> Iterator[_Row]:
         yield line, cells + [""] * (columns - len(cells))
 
 
-def _passages_in_words(rows: Iterator[_Row], names: Sequence[str], about: str, name: str) -> Iterator[Passage]:
+def _below(caption: str, title: str, text: str) -> str:
+    """A row's text below the table's caption, where that is no passage's title."""
+    return f"{caption.rstrip(' :')}: {text}" if caption and text.strip() and clean(title) != clean(caption) else text
+
+
+def _passages_in_words(
+    rows: Iterator[_Row], names: Sequence[str], about: str, name: str, caption: str
+) -> Iterator[Passage]:
     """The passages of rows that have no `text`: each cell is written behind its column's name.
 
     `Plan: Lite; Fee: $39.`, and several rows a passage, as in a document. Where a column says what each row is about,
@@ -195,16 +213,17 @@ def _passages_in_words(rows: Iterator[_Row], names: Sequence[str], about: str, n
     columns = [column.lower() for column in names]
     naming = next((columns.index(column) for column in _NAMING if column in columns), None)
     if naming is None and len(columns) < _RECORD:
+        heading = "" if clean(caption) == about else caption
         sections = iter(lambda: _section(list(itertools.islice(rows, _HELD)), names, about), None)
-        yield from passages_of(name, sections)
+        yield from passages_of(name, (replace(section, heading=heading) for section in sections))
         return
     others = [place for place in range(len(names)) if place != naming]
     told = [names[place] for place in others]
     for line, cells in rows:
         title = about if naming is None else clean(cells[naming]) or about
-        text = _in_words(told, [cells[place] for place in others])
+        text = _in_words(told, [cells[place] for place in others]) or _in_words(names, cells)
         yield from row_passages(
-            {**_fields(columns, cells), "title": title, "text": text or _in_words(names, cells)}, name, line
+            {**_fields(columns, cells), "title": title, "text": _below(caption, title, text)}, name, line
         )
 
 

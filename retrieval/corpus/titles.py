@@ -131,8 +131,7 @@ def _unquoted(title: str) -> str:
 
 def _is_metadata(lines: Sequence[str]) -> bool:
     """Whether what stands between two rules is YAML, and not prose or entries below a line such as `Date: 5 May`."""
-    keys = [line.strip().partition(":")[0] for line in lines if line.strip() and line[0] not in "# \t-]}"]
-    if not lines[0].strip() or not (any(key[:1].islower() for key in keys) or _OF_PAGES.issuperset(map(str.casefold, keys))):
+    if not lines[0].strip() or not _are_of_pages(lines):
         return False
     key = ""
     for line in lines:
@@ -152,13 +151,24 @@ def _is_metadata(lines: Sequence[str]) -> bool:
         return False
 
 
+def _are_of_pages(lines: Sequence[str]) -> bool:
+    """Whether the keys of lines are a page's: `date`, `Title`. Others, such as `Present:`, are entries of a text."""
+    keys = [line.strip().partition(":")[0] for line in lines if line.strip() and line[0] not in "# \t-]}"]
+    return any(key[:1].islower() for key in keys) or _OF_PAGES.issuperset(map(str.casefold, keys))
+
+
 def _unfenced(head: Sequence[str]) -> int:
-    """The lines of metadata that a text begins with, its title first, up to a blank line or one of dashes."""
+    """The lines of metadata that a text begins with, its title first, up to a blank line or one of dashes.
+
+    Where the others are entries of the text, the title alone.
+    """
     if not (head and _TOLD.match(head[0])):
         return 0
     end = next((place for place, line in enumerate(head) if not line.strip(" -\r\n\t")), 0)
     if not all(_KEY.match(line) or line[:1].isspace() for line in head[:end]):
         return 0
+    if not _are_of_pages(head[:end]):
+        return 1
     below = next((place for place in range(end, len(head)) if head[place].strip()), end)
     return below + 1 if end and set(head[below].strip()) == {"-"} else end
 
@@ -208,9 +218,10 @@ def titled(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     head = list(itertools.islice(rest, _LOOKED_AT))
     first = next((place for place, line in enumerate(head) if line.strip()), None)
     below = head[first + 1 :] if first is not None else []
-    if first is None or not any(line.strip() for line in below):
+    underlined = bool(below) and _UNDERLINE.match(below[0]) is not None
+    if first is None or not any(line.strip() for line in below[underlined:]):
         return "", itertools.chain(head, rest)
-    title, underlined = clean(head[first]), _UNDERLINE.match(below[0]) is not None
+    title = clean(head[first])
     apart = underlined or _stands_apart(title, below[0].strip())
     if not is_title(title) or not apart or _is_one_of_several(title, below):
         return "", itertools.chain(head, rest)

@@ -14,7 +14,7 @@ from raisf.retrieval.corpus.web_encoding import decoded
 from raisf.retrieval.corpus.web_hidden import HEADINGS, drop_hidden, is_unclosed
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
-from raisf.utils.text import clean
+from raisf.utils.text import SOFT_HYPHEN, clean
 
 _NO_DATA = tuple("script style template noscript head svg nav iframe select datalist textarea".split())
 """Elements that are not seen, and that a table of data has none of."""
@@ -23,6 +23,8 @@ _NO_DATA = tuple("script style template noscript head svg nav iframe select data
 _UNSEEN = (*(kind for kind in _NO_DATA if kind != "head"), "title", "rt", "rp")
 _WORDY, _WIDEST = 60, 50
 """Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
+_SPANNING = 8
+"""Words of a cell that is told again under each name that it stands under; longer ones are notes."""
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
@@ -185,7 +187,7 @@ def _unclosed_nav(element: Any) -> bool:
 
 def _run(text: str | None) -> str:
     """A run of text; where its lines break says nothing."""
-    return re.sub(r"\s+", " ", text or "")
+    return re.sub(r"\s+", " ", re.sub(f"{SOFT_HYPHEN}\\s*\n\\s*", "", text or ""))
 
 
 def _html_rows(table) -> list[str]:
@@ -294,9 +296,15 @@ def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list
             for column in range(len(line), len(line) + wide):
                 if left > 1:
                     below[column] = (left - 1, text)
-            line += [text, *[text if number < named else ""] * (wide - 1)]
+            line += over_columns(text, wide, number < named, first=not line)
         grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
     return grid
+
+
+def over_columns(text: str, wide: int, named: bool, first: bool) -> list[str]:
+    """A cell's text in the columns that it spans: of a name in each, and of a short cell behind a row's first."""
+    each = named or (not first and len(text.split()) <= _SPANNING)
+    return [text, *[text if each else ""] * (wide - 1)]
 
 
 def _span(cell: Any, name: str) -> int:

@@ -32,6 +32,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _WHOLE = re.compile(_NUMBER)
+_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
+"""A number as tables have it, `1,200`."""
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _EXAMPLE = "write for example: source = 'handbook.pdf' and page > 3, and a name with spaces in backquotes: `unit price`"
@@ -216,6 +218,8 @@ def _number(text: str) -> int | float:
     Raises:
         ValueError: It is none.
     """
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
     if not _WHOLE.fullmatch(text):
         raise ValueError(text)
     try:
