@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Resamples of each bootstrap, from seed 0: they place the ends to about a tenth of the interval's width.
+_FEW = 5
 _SAMPLES = 2_000
 # Resampled indices are drawn in blocks of at most this many (32 MB of int64), whatever the size of the test set.
 _BLOCK = 4_000_000
@@ -131,7 +132,8 @@ def bootstrap_groups(
 
     Whole groups are resampled: rows of one question are not independent, and to count them as if they were would make
     the interval too narrow. Where every resample gives the same value, as at 0% and at 100%, the interval is Wilson's
-    for as many questions as there are groups: at the edge the rows of one question count as one.
+    for as many questions as there are groups: at the edge the rows of one question count as one. Where fewer than five
+    groups' worth differ from the edge, it is as wide at least: of so few, resamples often have none.
 
     Args:
         statistic: From the multiplicities of the rows in each of some resamples, (m, n_rows), to its values, (m,); NaN
@@ -157,12 +159,14 @@ def bootstrap_groups(
         picked = random.integers(0, len(numbers), shape) + np.arange(shape[0])[:, None] * len(numbers)
         counts = np.bincount(picked.ravel(), minlength=math.prod(shape)).reshape(shape)
         values[start : start + shape[0]] = statistic(counts.astype(np.float64).take(group_of, axis=1))
-    low, high = np.nanquantile(values, (0.025, 0.975))
-    if high - low > 1e-9:  # less is what adding the same numbers in another order makes
-        return Score(value, float(low), float(high), n)
+    low, high = map(float, np.nanquantile(values, (0.025, 0.975)))
     inside = set(groups) if among is None else {group for group, counts in zip(groups, among, strict=True) if counts}
     edge = proportion(value * len(inside), len(inside))
-    return Score(value, edge.low, edge.high, n)
+    if high - low <= 1e-9:  # what adding the same numbers in another order makes
+        low, high = edge.low, edge.high
+    elif min(value, 1 - value) * len(inside) < _FEW:
+        low, high = min(low, edge.low), max(high, edge.high)
+    return Score(value, low, high, n)
 
 
 def sums_by_place(values: NDArray[np.float64], place: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from dspy.lm15 import DataPart, LM15Error, Request, Response, choice, judgments
 from dspy.utils.exceptions import AdapterParseError, LMUnsupportedFeatureError
 
 from raisf.lm.labels import Unreadable, contradicts
+from raisf.lm.options import with_seed
 from raisf.lm.reading import json_object, read_field, sections_of, without_thinking
 
 SHOWN_CHARACTERS = 500  # of an unreadable reply, in its error
@@ -151,9 +152,9 @@ def typed_calls(
         return None  # DSPy sends such a call through LiteLLM
     options = {name: call.kwargs[name] for name in ("cache",) if name in call.kwargs}
     rollout = call.legacy.get("rollout_id")
-    # The cache would give all candidates of one request the first one's response.
     rollouts = [rollout, *(f"{rollout or 0}-{number}" for number in range(1, call.n))]
-    return [(request, options if name is None else {**options, "rollout_id": name}) for name in rollouts]
+    each = [options if name is None else {**options, "rollout_id": name} for name in rollouts]
+    return [(with_seed(request, number), one) for number, one in enumerate(each)]
 
 
 class _LabelAlone(dspy.ChatAdapter):

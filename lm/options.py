@@ -2,9 +2,13 @@
 
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from raisf.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from dspy.lm15 import Request
 
 # An LM's options that go into its requests; what a local engine does not know of them, it refuses.
 SAMPLING = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
@@ -42,6 +46,12 @@ def seeds_of(options: Mapping[str, Any]) -> list[int | None]:
         rollout = options.get("rollout_id")
         seed = 0 if rollout is None else seed_from(str(rollout))
     return [seed + candidate for candidate in range(count)]
+
+
+def with_seed(request: "Request", candidate: int) -> "Request":
+    """A typed request for one of several candidates, counted from 0: where it has a seed, with one of its own."""
+    seed = request.config.seed
+    return request if seed is None else replace(request, config=replace(request.config, seed=seed + candidate))
 
 
 def seed_from(text: str) -> int:

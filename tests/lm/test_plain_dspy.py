@@ -14,6 +14,7 @@ import pytest
 from dspy.streaming import StreamListener, StreamResponse
 
 from raisf.lm.adapter import adapter_named
+from raisf.lm.chat import typed_calls
 from raisf.lm.chat_format import chat_call
 from raisf.lm.connect import connect
 from raisf.lm.local.inference import Rows
@@ -283,6 +284,14 @@ def test_another_rollout_has_other_candidates(pocket):
     first = told(rollout_id=1)
     assert first == told(rollout_id=1) != told(rollout_id=2)
     assert told(rollout_id=1, seed=7) == told(rollout_id=2, seed=7)
+
+
+def test_candidates_of_one_seed_differ_in_the_chat_format(pocket):
+    """Each was written with the same seed, so that a vote among them was always of one mind."""
+    lm = pocket.copy(temperature=1.0, seed=7)
+    asked = [request.config.seed for request, _ in typed_calls(lm, [{"role": "user", "content": "hi"}], {"n": 3})]
+    assert asked == [7, 8, 9]
+    assert [request.config.seed for request, _ in typed_calls(lm, [{"role": "user", "content": "hi"}], {})] == [7]
 
 
 def test_a_rollouts_seeds_are_taken_by_servers_of_32_bits():

@@ -319,25 +319,6 @@ def test_labels_are_read_as_spreadsheets_save_them(encoding, delimiter, tmp_path
     assert by_hand.labels(path) == {"ra": "relevant"}
 
 
-def test_labels_that_cannot_be_read_are_told(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("id,judge,question,label\na,relevance,In Köln?,relevant\n", encoding="latin-1")
-    with pytest.raises(InputError, match=r"no text in UTF-8.*save it again"):
-        by_hand.labels(path)
-    path.write_text('id,judge,label\na,"relevance,relevant\nb,relevance,relevant\n')
-    with pytest.raises(InputError, match="no CSV that can be read"):  # else the rows behind it would be one, unlabelled
-        by_hand.labels(path)
-    path.write_text(f"id,judge,label\na,{'x' * 200},relevant\n")
-    with pytest.raises(InputError, match=r"line 2: the judge is 'x+: write relevance"):
-        by_hand.labels(path)
-    path.write_text("id,judge,label\nra,relevance,relevant\na,relevance,irrelevant\n")
-    with pytest.raises(InputError, match="line 3: the row a is labelled twice, relevant and irrelevant"):
-        by_hand.labels(path)
-    path.write_text("id,question,label\na,Who?,relevant\n")
-    with pytest.raises(InputError, match="columns id, judge and label"):
-        by_hand.labels(path)
-
-
 def test_where_nothing_was_judged_no_file_asks_for_labels(tmp_path):
     path = tmp_path / "table5" / by_hand.FILE
     assert by_hand.write_sample(path, {"zero-shot": {}}) == 0 and not path.exists(), "it would be taken for the sample"

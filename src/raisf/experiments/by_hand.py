@@ -110,11 +110,14 @@ def labels(path: Path) -> dict[str, str]:
                 )
             if label and label not in choices:
                 raise InputError(f"{path}, line {number}: the label is {label!r}: write {' or '.join(choices)}")
-            identity = row["id"] if row["id"].startswith("r") else f"r{row['id']}"  # of earlier versions
-            if label and found.setdefault(identity, label) != label:
+            if not label:
+                continue
+            if not (told := row["id"]):
+                raise InputError(f"{path}, line {number}: the label {label!r} has no id beside it: write its row's")
+            identity = told if told.startswith("r") else f"r{told}"  # of earlier versions
+            if found.setdefault(identity, label) != label:
                 raise InputError(
-                    f"{path}, line {number}: the row {row['id']} is labelled twice, {found[identity]} and {label}: "
-                    "leave one"
+                    f"{path}, line {number}: the row {told} is labelled twice, {found[identity]} and {label}: leave one"
                 )
     except csv.Error as error:
         raise InputError(f"{path} is no CSV that can be read ({error}): save it again as CSV in UTF-8") from error
