@@ -87,7 +87,7 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
     Raises:
         InputError: It is no question that can be scored; the message says which one and why.
     """
-    if isinstance(asked := row.get("question"), list | dict):
+    if isinstance(asked := row.get("question"), list | dict) and (isinstance(asked, list) or "0" in asked):
         raise InputError(
             f"{place}, question {number}: {len(asked)} questions in one row, as in a table by columns: write an object "
             'a question, in pandas to_json(orient="records", lines=True)'

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -52,7 +53,7 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
         answers = [*_listed(answers), *(one for value in beside for one in _listed(value))]
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"'question' must be a text that is not empty; found {question!r}")
-    if not (answers := [_YES_NO[not one] if isinstance(one, bool) else one for one in _listed(answers)]):
+    if not (answers := [_as_text(one) for one in _listed(answers)]):
         raise ValueError(
             "'answer' (or 'answers') is missing (public test splits come without answers: take the dev split)"
         )
@@ -300,6 +301,15 @@ _SCHEMAS = {
     "hotpotqa": _hotpot_qa,
     "2wiki": _hotpot_qa,
 }
+
+
+def _as_text(answer: Any) -> Any:
+    """An answer that is written as true, false or a number, as text; what is none of these as it is."""
+    if isinstance(answer, bool):
+        return _YES_NO[not answer]
+    if not isinstance(answer, int | float) or not math.isfinite(answer):
+        return answer
+    return str(int(answer) if answer == int(answer) else answer)  # a column with gaps has 42.0 for 42
 
 
 def _listed(value: Any) -> list[Any]:

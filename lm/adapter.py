@@ -42,6 +42,7 @@ LIST_SEPARATOR = " ; "
 EMPTY_LIST = "none"  # an empty completion would read as no answer at all
 # Marks a request whose text the model continues as it is, without its chat template.
 COMPLETION: dict[str, Any] = {"completion": True}
+_MOST_STOPS = 4  # which OpenAI's interface takes
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
@@ -184,7 +185,7 @@ class CompactAdapter(WholeReplies):
         if getattr(lm, "completes_text", False):
             return self.ask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(signature):
-            return super().__call__(lm, self._with_stop(lm, lm_kwargs), signature, demos, inputs)
+            return super().__call__(lm, self._with_stop(lm, lm_kwargs, signature, inputs), signature, demos, inputs)
 
     async def acall(
         self,
@@ -201,7 +202,7 @@ class CompactAdapter(WholeReplies):
         if getattr(lm, "completes_text", False):
             return await self.aask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(signature):
-            return await super().acall(lm, self._with_stop(lm, lm_kwargs), signature, demos, inputs)
+            return await super().acall(lm, self._with_stop(lm, lm_kwargs, signature, inputs), signature, demos, inputs)
 
     def ask(
         self,
@@ -261,13 +262,16 @@ class CompactAdapter(WholeReplies):
 
         return dspy.context(send_stream=MarkedStream(stream, marked))
 
-    def _with_stop(self, lm: dspy.BaseLM, lm_kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {**lm_kwargs, "stop": list(self._stops({**lm.kwargs, **lm_kwargs}))}
+    def _with_stop(self, lm: dspy.BaseLM, lm_kwargs: dict[str, Any], *asked: Any) -> dict[str, Any]:
+        return {**lm_kwargs, "stop": list(self._stops({**lm.kwargs, **lm_kwargs}, *asked))}
 
-    def _stops(self, options: dict[str, Any]) -> tuple[str, ...]:
-        """The texts at which the LM stops: the block's end, and those that the call gives."""
+    def _stops(self, options: dict[str, Any], signature: type[dspy.Signature], inputs: Any) -> tuple[str, ...]:
+        """The texts at which the LM stops: the block's end, those that the call gives, what begins another block."""
         given = options.get("stop") or ()
-        return tuple(dict.fromkeys([self.stop, *([given] if isinstance(given, str) else given)]))
+        own = dict.fromkeys([self.stop, *([given] if isinstance(given, str) else given)])
+        lists = {name for name in signature.input_fields if isinstance(inputs.get(name), list | tuple)}
+        labels = [f"\n{name.removesuffix('s') if name in lists else name}:" for name in signature.input_fields]
+        return (*own, *labels[: max(0, _MOST_STOPS - len(own))])
 
     @property
     def stop(self) -> str:
@@ -300,7 +304,7 @@ class CompactAdapter(WholeReplies):
                 **{name: options.get(name) for name in SAMPLING},
                 max_tokens=limit_of(lm_kwargs, lm.kwargs),
                 seed=seed,
-                stop=self._stops(options),
+                stop=self._stops(options, signature, inputs),
                 extensions=COMPLETION if bare else None,
                 # As OpenAI's interface has it: whether, and how many others beside each token.
                 logprobs=(options.get("top_logprobs") or 0) if options.get("logprobs") else None,

@@ -27,7 +27,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
         node: Concluded, with its passages.
         quoted: The sentence that the reader quoted; None, "" or "none" where it quoted none. Then, and where what it
             quoted stands in no passage, it is the sentence of the passages read that holds the answer and shares most
-            words with the question.
+            words with the question; for yes or no, which none holds, one that has half of the question's.
         read: The passages that the reader saw, as they stood in its prompt. One that holds the answer in its title
             alone, and of which no sentence is about the question, is cited without a sentence.
     """
@@ -42,7 +42,10 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     if normal(answer) not in YES_NO and not is_yes_no(node.question):
         node.grounded = bool(holding)
     if source is None:
-        sentence, source = holding_sentence(node.question, answer, holding)
+        closed = normal(answer) in YES_NO  # which no passage holds
+        sentence, source = holding_sentence(node.question, answer, passages if closed else holding)
+        if closed and source and not _about(f"{source.title} {sentence}", node.question):
+            sentence = source = None
         node.evidence = sentence if sentence and _says(sentence, node.question, answer) else None
         node.found_afterwards = node.evidence is not None
     if source is not None:
@@ -119,6 +122,12 @@ def _says(sentence: str, question: str, answer: str) -> bool:
     """Whether a sentence holds an answer, or at least a word of its question that tells something."""
     words = _telling(normal(question).split())
     return holds(sentence, spellings(answer)) or not words.isdisjoint(normal(sentence).split())
+
+
+def _about(text: str, question: str) -> bool:
+    """Whether a text has half of what a question tells."""
+    words = _telling(normal(question).split())
+    return 2 * len(words & set(normal(text).split())) >= len(words) > 0
 
 
 def _telling(words: Iterable[str]) -> set[str]:

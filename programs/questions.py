@@ -54,6 +54,7 @@ _NO_ANSWER = re.compile(
     )""",
     re.VERBOSE,
 )
+_CURRENCIES = {"£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY"}
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![\d,])")
 _LONG = re.compile(r"(?<![\w.,])[1-9][0-9]{3,20}(?![\w,])")
 _EMPHASIS = re.compile(r"[*_<>]+")
@@ -114,10 +115,14 @@ def bare(text: str) -> str:
 
 
 def spellings(answer: str) -> list[str]:
-    """An answer, and the same with the thousands of its numbers set as they may stand elsewhere: 520,000 and 520000."""
+    """An answer, and the same as it may stand elsewhere: with 520000 for 520,000, and GBP 85 for £85."""
     joined = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), answer)
     parted = _LONG.sub(lambda number: f"{int(number[0]):,}", answer)
-    return [*dict.fromkeys((answer, joined, parted))]
+    told = [*dict.fromkeys((answer, joined, parted))]
+    for sign, code in _CURRENCIES.items():
+        told += [one.replace(sign, f" {code} ") for one in told if sign in one]
+        told += [re.sub(rf"\b{code}\s*", sign, one) for one in told if re.search(rf"\b{code}\b", one)]
+    return [*dict.fromkeys(told)]
 
 
 def _plain(text: str) -> str:

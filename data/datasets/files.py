@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,8 @@ def write_dataset(
 
     Raises:
         InputError: An unknown name, a source that cannot be read, a row that is no question or another data set's (the
-            message says which), a split without questions, or a folder with other things, or one of the files, in it.
+            message says which), a split without questions, or a folder with other things, one of the files, or a split
+            that is not written again, in it.
     """
     if name not in BENCHMARKS:
         raise InputError(f"unknown data set {name!r}: choose {', '.join(BENCHMARKS)}")
@@ -85,6 +86,7 @@ def write_dataset(
     }
     if missing := set(origin.values()) - sources.keys():
         raise InputError(f"{next(iter(sources.values())).place}: there is no {missing.pop()} split; leave it out")
+    _check_kept(Path(out), origin)
     # Also those that are not written: what stands in them is not to be learnt from, or selected on.
     compared = [other for split in origin for other in _KEPT_FROM[split] if other in sources]
     read = {split: _read(benchmark, sources[split], progress) for split in dict.fromkeys([*origin.values(), *compared])}
@@ -140,6 +142,15 @@ class _Corpus:
     def close(self) -> None:
         """Ends the file."""
         self._file.close()
+
+
+def _check_kept(out: Path, written: Collection[str]) -> None:
+    """Raise InputError where a folder has splits that are not written again: it is replaced as a whole."""
+    if lost := [f"{split}.jsonl" for split in SPLITS if split not in written and (out / f"{split}.jsonl").is_file()]:
+        raise InputError(
+            f"{out} has {' and '.join(lost)}, which would be gone: give all splits in one command "
+            "(--from FILE --split train --from FILE --split test), or another --out"
+        )
 
 
 def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[Asked], int]:

@@ -21,7 +21,7 @@ from raisf.lm.local.gguf_positions import says_more, with_positions
 from raisf.lm.local.gguf_unsaid import complete_tokenizer, leaves_unsaid, with_scale
 from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, in_short
 from raisf.utils.files import atomic_folder, check_file, read_json, sha256_of_large, write_json
 from raisf.utils.leftovers import alone
 from raisf.utils.model_loading import ONE_AT_A_TIME
@@ -168,7 +168,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         turns = sum(int(tensor.n_elements) for tensor in reader.tensors if _TURNS.search(tensor.name))
         ends = [int(tensor.data_offset) + int(tensor.n_bytes) for tensor in reader.tensors]
     except Exception as error:  # a torn file makes the reader raise what it likes
-        raise InputError(f"{path} is damaged: copy or download it again") from error
+        why = f" ({in_short(error)})" if "version" in str(error) else ""
+        raise InputError(f"{path} is damaged{why}: copy or download it again") from error
     if (parts or 1) > 1:
         raise InputError(
             f"{path.name} is one of the {parts} files of a model: merge them with llama.cpp's "

@@ -16,7 +16,8 @@ def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
         error: What it raised.
         otherwise: What else can be done, from a comma on.
     """
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason, *more = (str(error).strip() or type(error).__name__).splitlines()
+    reason += f" {more[0].strip()}" if reason.endswith(":") and more else ""
     if "does not support an attention implementation" in reason:
         return InputError(
             f"{path} is of an architecture that cannot run in this process ({reason.split()[0]}): take another model, "

@@ -26,6 +26,8 @@ FREE = 1 << 22
 _CONTROL, _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f]"), 0.02
 """Bytes that stand in no text, and their share from which on a file is none: of random bytes they are 8%."""
 
+_CHUNK = 1 << 20
+
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -74,15 +76,31 @@ def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError
 def _mended(encoding: str) -> str:
     """What to do with a file in such an encoding: one that is named goes for all files."""
     return (
-        f"save it as UTF-8 (iconv -f {encoding} -t UTF-8), or name the encoding if every file that is given has it "
-        f"(encoding='{encoding}', on the command line --encoding {encoding})"
+        f"save it as UTF-8 (iconv -f {encoding} -t UTF-8), or name the encoding if every file that is given has it, "
+        f"or is UTF-8 (encoding='{encoding}', on the command line --encoding {encoding})"
     )
+
+
+def _is_utf8(raw: BinaryIO) -> bool:
+    """Whether a file is UTF-8 and has other characters than ASCII's; it stands at its beginning again."""
+    decoder, other = codecs.getincrementaldecoder("utf-8")(), False
+    try:
+        while chunk := raw.read(_CHUNK):
+            decoder.decode(chunk)
+            other = other or not chunk.isascii()
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        other = False
+    raw.seek(0)
+    return other
 
 
 def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
     if encoding is None:
         encoding = marked_encoding(raw.read(4)) or "utf-8"
         raw.seek(0)
+    elif not codecs.lookup(encoding).name.startswith("utf") and _is_utf8(raw):  # which text in others never is
+        encoding = "utf-8"
     number = 0
     with io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:
         try:

@@ -65,6 +65,14 @@ def test_a_data_set_is_not_made_out_of_the_folder_that_it_replaces(file: Split, 
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+def test_splits_that_would_be_gone_are_told(file: Split, tmp_path: Path):
+    """Who ran it once a split had the last one alone, and the corpus without the others' paragraphs."""
+    source, out = file("train.json", range(40)), tmp_path / "out"
+    write_dataset("hotpotqa", out, files={"train": source}, progress=False)
+    with pytest.raises(InputError, match=r"out has train\.jsonl and dev\.jsonl, which would be gone: give all splits"):
+        write_dataset("hotpotqa", out, files={"test": source}, progress=False)
+
+
 def test_a_local_file_becomes_test_questions_and_their_corpus(file: Split, tmp_path: Path):
     source, out = file("hotpot_dev_distractor_v1.json", range(40)), tmp_path / "out"
     about = write_dataset("hotpotqa", out, files={"test": source}, progress=False)

@@ -29,6 +29,14 @@ def test_answers_that_are_true_or_false_are_yes_or_no():
     assert question_row({"question": "Is it?", "answers": False})["answers"] == ["no"]
 
 
+def test_numbers_are_answers():
+    """42 was refused as a list of something else than texts."""
+    row = {"question": "How many?", "answer": 42, "answers": [42.0, 2.5, "forty-two"]}
+    assert question_row(row)["answers"] == ["42", "2.5", "forty-two"]
+    with pytest.raises(ValueError, match="must be a text"):
+        question_row({"question": "How many?", "answer": [float("inf")]})
+
+
 def test_a_files_kind_is_told_by_its_name_in_capitals_too(tmp_path: Path):
     (tmp_path / "Q.JSON").write_text(json.dumps([HOTPOT]))
     assert len(load_questions(tmp_path / "Q.JSON")) == 1

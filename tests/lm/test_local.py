@@ -127,11 +127,24 @@ def asked(lm, **config):
 def test_a_calls_own_stop_and_limit_hold(lm, stop):
     """They were dropped without a word, and the answer was longer than it was asked to be."""
     [request] = asked(lm, stop=stop, max_completion_tokens=7)
-    assert (request.config.stop, request.config.max_tokens) == (("\n\n", "END"), 7)
+    assert (request.config.stop, request.config.max_tokens) == (("\n\n", "END", "\nquestion:"), 7)
     [usual] = asked(lm)
-    assert (usual.config.stop, usual.config.max_tokens) == (("\n\n",), lm.kwargs["max_tokens"])
+    assert (usual.config.stop, usual.config.max_tokens) == (("\n\n", "\nquestion:"), lm.kwargs["max_tokens"])
     [of_the_lm] = asked(lm.copy(stop=["END"]))
-    assert of_the_lm.config.stop == ("\n\n", "END")
+    assert of_the_lm.config.stop == ("\n\n", "END", "\nquestion:")
+
+
+def test_an_answer_ends_where_the_lm_begins_another_block(lm):
+    """It wrote on until the limit, and the answer on its first line was thrown away as cut off."""
+    recorder = Recorder()
+    with dspy.context(lm=lm.copy(engine=recorder), adapter=lm.adapter), contextlib.suppress(AdapterParseError):
+        dspy.Predict("question, passages: list[str] -> answer")(question="Who?", passages=["One.", "Two."])
+    [request] = recorder.seen
+    assert request.config.stop == ("\n\n", "\nquestion:", "\npassage:")
+    with dspy.context(lm=lm.copy(engine=recorder, stop=["A", "B", "C"]), adapter=lm.adapter):
+        with contextlib.suppress(AdapterParseError):
+            dspy.Predict("question -> answer")(question="Who?")
+    assert recorder.seen[-1].config.stop == ("\n\n", "A", "B", "C"), "more than four are refused by some endpoints"
 
 
 @pytest.mark.parametrize("config", [{"reasoning_effort": "high"}, {"logit_bias": {"5": 1}}, {"n": -1}])
@@ -147,7 +160,7 @@ def test_an_endpoint_in_the_compact_format_hears_them_too(faulty):
         lm = connect("openai/x", api_base=endpoint.url, adapter="compact")
         with dspy.context(lm=lm, adapter=lm.adapter):
             dspy.Predict(DirectAnswer)(question="Who?", config={"stop": ["END"]})
-        assert endpoint.seen[-1][2]["stop"] == ["\n\n", "END"]
+        assert endpoint.seen[-1][2]["stop"] == ["\n\n", "END", "\nquestion:"]
 
 
 def test_the_chat_format_works_too(llama):

@@ -51,6 +51,10 @@ def test_an_answer_in_bold_stands_where_it_stands_without(answer: str, quoted: s
         ("520,000", "Lyon has 520000 people.", True),
         ("520000 people", "Lyon has 520,000 people.", True),
         ("$1234567.50", "It cost $1,234,567.50 then.", True),
+        ("£85/day", "It is GBP 85/day there.", True),
+        ("GBP 1,250", "It costs £1250 a year.", True),
+        ("85 €", "It costs 85 EUR now.", True),
+        ("£85", "It costs EUR 85 now.", False),
         ("520,000", "Lyon has 5200000 people.", False),
         ("520", "Lyon has 520,000 people.", False),
         ("1999", "It was 11,999 that year.", False),
@@ -107,10 +111,11 @@ def test_a_sentence_that_is_about_nothing_asked_is_not_shown_as_evidence() -> No
     assert titled.evidence == "It last erupted in 1707."
 
 
-def test_yes_and_no_stand_nowhere() -> None:
+def test_yes_and_no_stand_nowhere_but_what_was_read_about_the_question_is_shown() -> None:
     asked = node("Is Mount Fuji in Japan?", "yes")
     cite(asked, "none", texts(0))
-    assert asked.grounded is None and asked.evidence is None
+    assert asked.grounded is None and asked.found_afterwards
+    assert (asked.evidence, asked.cited) == ("It is the highest mountain of Japan.", "fuji.txt")
     bridge = Passage("oss", "There is no bridge in Oss. Its mayor is Dutch.", "Oss")
     denied = Node(question="Are both mayors Dutch?", answer="no", passages=[JudgedPassage.of(bridge)])
     cite(denied, None, [bridge.prompt_text])

@@ -194,11 +194,12 @@ def test_marked_encodings_are_recognised_and_the_mark_is_no_text(
 def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
     file = write("old.txt", "First line\nCafé".encode("cp1252"))
     assert "old.txt" in reading_error_of(file) and "cp1252" in reading_error_of(file)
-    # Whoever names it for a folder of several garbles its other files, and nothing tells her. `raisf index add` would
-    # name a file below the folder otherwise, and the next `raisf index` take it out again.
+    # `raisf index add` would name a file below the folder otherwise, and the next `raisf index` take it out again.
     assert "every file that is given" in reading_error_of(file) and "raisf index add" not in reading_error_of(file)
     assert "save it as UTF-8 (iconv -f cp1252 -t UTF-8)" in reading_error_of(file)
     assert [passage.text for passage in read_documents(file, "cp1252")] == ["First line Café"]
+    beside = write("new.txt", "Last line\nCafé £12")
+    assert [passage.text for passage in read_documents(beside, "cp1252")] == ["Last line Café £12"], "it is UTF-8"
     unmarked = write("wide.txt", "Plain".encode("utf-16-le"))
     assert "utf-16-le" in reading_error_of(unmarked)
     assert [passage.text for passage in read_documents(unmarked, "utf-16-le")] == ["Plain"]

@@ -99,7 +99,7 @@ def dataset_command(
             )
     if "train" not in made["splits"]:
         how = "--from FILE --split train" if files else "--split train"
-        facts["train"] = f"not written: few-shot and trained programs need it (add {how})"
+        facts["train"] = f"not written: few-shot and trained programs need it (add {how} to the command)"
     if made["corpus"]:
         facts["corpus"] = f"{made['corpus']['passages']} passages"
         if bare := made["corpus"]["without_paragraphs"]:
