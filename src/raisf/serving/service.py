@@ -14,8 +14,8 @@ from raisf.programs.conversation import Conversation, Turn
 from raisf.programs.events import AnswerEvent, CostEvent, DoneEvent, Event
 from raisf.programs.live import Cancelled, Live, astream, live_module
 from raisf.programs.program import Program, check_question
-from raisf.programs.questions import UNKNOWN
-from raisf.programs.trace import Cost, JudgedPassage
+from raisf.programs.questions import UNKNOWN, normal
+from raisf.programs.trace import Cost, JudgedPassage, Node
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
 from raisf.utils.errors import InputError, LMError, RaisfError
@@ -257,16 +257,31 @@ class Question:
 
 
 def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
-    """The passages that answers of the tree were read from, each once: the relevant ones, all where none was judged.
+    """The passages that the answer was made from, each once: the relevant ones, all where a reader's were not judged.
 
-    From those that left a question "unknown" nothing was read.
+    A composed answer is made from what its parts were, and from the relevant passages that stood beside them. Nothing
+    was read for what is "unknown" or comes from memory, whatever was tried below it.
     """
     found: dict[str, JudgedPassage] = {}
-    for node in done.trace.root.walk() if done.trace else ():
-        if node.route in ("passages", "acted") and node.answer != UNKNOWN:
-            relevant = [passage for passage in node.passages if passage.relevant]
-            for passage in relevant or node.passages:
+    every = list(done.trace.root.walk()) if done.trace else []
+    seen: set[int] = set()
+
+    def visit(node: Node) -> None:
+        if node.route == "duplicate":
+            same = (one for one in every if one.answer == node.answer and normal(one.question) == normal(node.question))
+            node = next(same)
+        if node.answer == UNKNOWN or id(node) in seen:
+            return
+        seen.add(id(node))
+        composed, relevant = node.route == "decomposed", [one for one in node.passages if one.relevant]
+        if composed or node.route in ("passages", "acted"):
+            for passage in relevant if composed else relevant or node.passages:
                 found.setdefault(passage.pid, passage)
+        for sub in node.sub_questions if composed else ():
+            visit(sub)
+
+    for root in every[:1]:
+        visit(root)
     return list(found.values())
 
 
