@@ -258,10 +258,18 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
         return InputError(str(error))
     if not isinstance(error, DspyLMError):
         return error
-    found, remedy = _diagnose(error, lm, _redact(error.message or type(error).__name__, lm))
     base = base_of(lm)
     place = f"{lm.model} at {without_secrets(base)}" if base else _named(lm)
-    explained = LMError(f"{place} {found}: {remedy}")
+    message = _redact(error.message or type(error).__name__, lm)
+    said = " ".join(message.split("\n\n")[0].split())[:300]
+    late = isinstance(error, LMTimeoutError) or "timed out" in said
+
+    def told(words: str) -> str:
+        found, remedy = _diagnose(error, lm, words, late)
+        return f"{place} {found}: {remedy}"
+
+    explained = LMError(told(said))
+    explained.brief = "" if isinstance(lm, LocalLM) else told("...")
     garbage = type(error) is LMProviderError and (error.status or 200) < 300
     explained.transient = garbage or is_retryable_lm_error(error)
     explained.too_long = isinstance(error, ContextWindowExceededError)
@@ -279,14 +287,14 @@ def _named(lm: dspy.BaseLM) -> str:
     return f"{PREFIX}{name}" + (f", with {own.name}," if own else "")
 
 
-def _diagnose(error: DspyLMError, lm: dspy.BaseLM, message: str) -> tuple[str, str]:
-    said = " ".join(message.split("\n\n")[0].split())[:300]
+def _diagnose(error: DspyLMError, lm: dspy.BaseLM, said: str, late: bool) -> tuple[str, str]:
+    """What happened, in whose words, and what to do."""
     status = f"HTTP {error.status}" if error.status else "no HTTP status"
     key = f"{lm.model.partition('/')[0].upper()}_API_KEY"
     if isinstance(error, ContextWindowExceededError):
         shorter = "ask a shorter question, or give fewer or shorter passages or demonstrations"
         return f"cannot read so much ({said})", shorter
-    if isinstance(error, LMTimeoutError) or "timed out" in said:
+    if late:
         seconds = lm.endpoint.timeout if isinstance(lm, EndpointLM) else lm.kwargs.get("timeout")
         if error.status:  # a gateway before it has lost its own patience
             seconds, said = None, f"{status}: {said}"

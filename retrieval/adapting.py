@@ -10,7 +10,7 @@ from typing import Any
 
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.store.manifest import check_k
-from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.learnt import learnt_by
 from raisf.utils.urls import without_passwords
 
@@ -100,7 +100,9 @@ class Adapted:
             raise
         except Exception as error:
             said = without_passwords(f"{type(error).__name__}: {error}")
-            raise RaisfError(f"the retriever {self.name} failed ({said})") from error
+            failed = SearchError(f"the retriever {self.name} failed ({said})")
+            failed.brief = f"the retriever {self.name} failed ({type(error).__name__})"
+            raise failed from error
         once: dict[tuple[str, str, str], Passage] = {}
         for passage in _passages(found, self.name):
             once.setdefault((passage.pid, passage.title, passage.text), passage)

@@ -5,6 +5,8 @@ class RaisfError(Exception):
     """Anything the command line reports without a traceback."""
 
     exit_code = 1
+    brief = ""
+    """The same without what an endpoint or a retriever said, which may repeat a question; "" where neither said any."""
 
 
 class InputError(RaisfError):
@@ -20,6 +22,10 @@ class LMError(RaisfError):
     """Whether the same call may succeed later."""
     too_long = False
     """Whether the prompt was more than it can read, so that it may well answer another."""
+
+
+class SearchError(RaisfError):
+    """A retriever that could not search. The text may name its address."""
 
 
 def check_least(settings: object, **least: int) -> None:

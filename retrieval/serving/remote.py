@@ -16,7 +16,7 @@ from raisf.retrieval.passage import Passage, is_value
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.serving.protocol import MOST_QUERIES, SERVED
 from raisf.retrieval.store.manifest import check_k
-from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare
 
@@ -122,9 +122,9 @@ class RemoteIndex:
         try:
             served, found = answer["index"], read(answer)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RaisfError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
+            raise SearchError(f"{self.url} does not answer as an index server of this version ({error!r})") from error
         if served != self.served:
-            raise RaisfError(
+            raise SearchError(
                 f"the index served at {self.url} has changed since it was opened: open it again (start the command "
                 "again; a service does so within seconds: ask again), so that no result comes from two corpora"
             )
@@ -182,8 +182,8 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
             message = json.loads(error.read())["message"]
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
             message = f"the index server {url} answers: {error}"
-        kind = InputError if error.code in (400, 413) else RaisfError
+        kind = InputError if error.code in (400, 413) else SearchError
         raise kind(message) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise RaisfError(f"the index server {url} does not answer ({reason!s:.200})") from error
+        raise SearchError(f"the index server {url} does not answer ({reason!s:.200})") from error

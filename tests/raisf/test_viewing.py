@@ -276,6 +276,8 @@ def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report
             records.write_records(report / "records/run-0.jsonl", [records.record(number, True) for number in range(6)])
             assert json.loads(_get(server, "/data/summary.json")[2])["runs"][0]["em"]["value"] == 1, "read again"
             assert _get(server, block)[0] == 410
+            (report / "report.html").unlink()
+            assert _get(server, "/report-0")[::2] == (404, "the report's page is gone: write the report again")
         finally:
             server.stop()
             thread.join()

@@ -1,10 +1,12 @@
 """`raisf mcp`."""
 
 import os
+import signal
 
 from raisf.commands.command import command
-from raisf.commands.listening import needing_serve
+from raisf.commands.listening import needing_serve, tell
 from raisf.commands.options import ProgramChoice, lm_options, program_options
+from raisf.commands.result import INTERRUPTED
 from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument
 from raisf.experiments.opening import LMChoice
 
@@ -30,6 +32,12 @@ def mcp_command(targets: tuple[str, ...], limits: LimitChoice, choice: ProgramCh
 
     service = open_service(targets, choice, lm, limits)
     with IndexesWatched(service):
+        signal.signal(signal.SIGINT, _interrupted)
         anyio.run(serve_stdio, make_mcp(service))
         if service.admission.under_way:
             os._exit(0)  # nobody listens; a thread that Python's end cuts off inside torch would abort the process
+
+
+def _interrupted(*signalled: object) -> None:
+    tell("interrupted")
+    os._exit(INTERRUPTED)  # any other end would wait for the thread that reads the client's next line

@@ -1,5 +1,6 @@
 """What JSON-RPC answers to what is no message: the MCP library lets its client wait for ever, or fails."""
 
+import asyncio
 import json
 from typing import Any, get_args
 
@@ -10,6 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from raisf.serving.guard import STOPPED
+from raisf.serving.streaming import sse
+
 _REQUESTS = get_args(types.ClientRequest.model_fields["root"].annotation)
 METHODS = {request.model_fields["method"].default for request in _REQUESTS}
 
@@ -17,7 +21,8 @@ METHODS = {request.model_fields["method"].default for request in _REQUESTS}
 class Checked:
     """ASGI middleware before MCP's HTTP application: that is given what is a message, and reads no body itself.
 
-    Of who leaves before its body has come, the library would write a failure of the server into the log.
+    Of who leaves before its body has come, the library would write a failure of the server into the log. Whoever waits
+    for the rest of an answer as the server stops is told so.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -36,11 +41,28 @@ class Checked:
             await Response(json.dumps(refusal), status, media_type="application/json")(scope, receive, send)
             return
         read: list[Message] = [{"type": "http.request", "body": body}]
+        streams = False
 
         async def again() -> Message:
             return read.pop() if read else await receive()
 
-        await self._app(scope, again, send)
+        async def seen(message: Message) -> None:
+            nonlocal streams
+            if message["type"] == "http.response.start":
+                streams = any(
+                    name == b"content-type" and b"event-stream" in value for name, value in message["headers"]
+                )
+            else:
+                streams = streams and message.get("more_body", False)
+            await send(message)
+
+        try:
+            await self._app(scope, again, seen)
+        except asyncio.CancelledError:  # the server's patience has ended
+            if not streams:
+                raise
+            stopped = _refusal(json.loads(body.decode("utf-8-sig")).get("id"), types.INTERNAL_ERROR, STOPPED)
+            await send({"type": "http.response.body", "body": sse(stopped, "message")})
 
 
 def refusal_of(line: str) -> dict[str, Any] | None:

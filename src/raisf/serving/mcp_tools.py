@@ -18,7 +18,6 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Tool, ToolAnnotations
 from pydantic import ValidationError
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from raisf import __version__
@@ -112,7 +111,7 @@ def make_mcp(service: Service) -> FastMCP:
             raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
         check_question(query, "query")
         with service.place(_client(ctx)):
-            found = await run_in_threadpool(as_retriever(served.retriever), query, k)
+            found = await service.searched(query, lambda: as_retriever(served.retriever)(query, k))
         rows = [_shown(passage) | {"score": passage.score} for passage in found]
         return {"passages": rows}
 

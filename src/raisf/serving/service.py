@@ -5,23 +5,27 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from dspy.utils.exceptions import LMError as DspyLMError
+from starlette.concurrency import run_in_threadpool
 
 from raisf.programs.conversation import Conversation, Turn
 from raisf.programs.events import AnswerEvent, CostEvent, DoneEvent, Event
 from raisf.programs.live import Cancelled, Live, astream, live_module
 from raisf.programs.program import Program, check_question
-from raisf.programs.questions import UNKNOWN
-from raisf.programs.trace import Cost, JudgedPassage
+from raisf.programs.questions import UNKNOWN, normal
+from raisf.programs.trace import Cost, JudgedPassage, Node
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
-from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.errors import InputError, LMError, RaisfError, SearchError
 from raisf.utils.text import counted
 
 logger = logging.getLogger("raisf.serving")
+T = TypeVar("T")
 
 
 def kind_of(problem: Exception) -> tuple[int, str]:
@@ -76,7 +80,8 @@ class Service:
         log_questions: Whether questions and answers stand in the log.
 
     Attributes:
-        discreet: Whether clients are not told what the LM's endpoint said, which may name its address and account.
+        discreet: Whether clients are not told what stands behind the service: what the LM's endpoint said, which may
+            name its address and account, and where an index server is.
     """
 
     def __init__(self, served: Mapping[str, Served], limits: Limits, log_questions: bool = False) -> None:
@@ -164,6 +169,30 @@ class Service:
                 raise
             yield
 
+    async def searched(self, asked: str, search: Callable[[], T]) -> T:
+        """What a search gives, in a thread; where it fails, clients are told as of a question.
+
+        Raises:
+            RaisfError: It fails.
+        """
+        try:
+            return await run_in_threadpool(search)
+        except SearchError as error:
+            logger.warning("a search failed: %s", self.logged(error, asked))
+            raise self.told(error) from error.__cause__
+
+    def logged(self, error: RaisfError, asked: str) -> str:
+        """An error in the words of the log, which holds questions only if it is to."""
+        return str(error) if self.log_questions else error.brief or str(error).replace(asked, "...")
+
+    def told(self, error: RaisfError) -> RaisfError:
+        """An error as clients are told it."""
+        if self.discreet and isinstance(error, SearchError):
+            return SearchError("the index could not be searched: ask again, or see the server's log")
+        if self.discreet and isinstance(error, LMError) and not error.too_long:
+            return LMError("the language model could not be asked: the server's log says why")
+        return error
+
 
 class Question:
     """A question that was let in: its events once, then its place is free."""
@@ -212,15 +241,14 @@ class Question:
             status, self._problem = kind_of(error)
             self._outcome = "refused" if status < 500 else "failed"
             if isinstance(error, LMError) or self._outcome == "failed":
-                # An endpoint may repeat what it was asked.
-                told = str(error) if self._service.log_questions else str(error).replace(self.text, "...")
-                logger.warning("question %s was not answered: %s", self.id, told)
-            if self._service.discreet and isinstance(error, LMError) and not error.too_long:
-                raise LMError("the language model could not be asked: the server's log says why") from error
-            raise
+                logger.warning("question %s was not answered: %s", self.id, self._service.logged(error, self.text))
+            raise self._service.told(error) from error.__cause__
         except Exception as error:
             self._outcome, self._problem = "failed", "failed"
-            logger.exception("question %s failed", self.id)
+            if isinstance(error, DspyLMError) and not self._service.log_questions:  # it says what the endpoint said
+                logger.error("question %s failed: %s, HTTP status %s", self.id, type(error).__name__, error.status)
+            else:
+                logger.exception("question %s failed", self.id)
             raise RaisfError("the program failed: the server's log says why") from error
 
     async def outcome(self) -> DoneEvent:
@@ -257,16 +285,31 @@ class Question:
 
 
 def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
-    """The passages that answers of the tree were read from, each once: the relevant ones, all where none was judged.
+    """The passages that the answer was made from, each once: the relevant ones, all where a reader's were not judged.
 
-    From those that left a question "unknown" nothing was read.
+    A composed answer is made from what its parts were, and from the relevant passages that stood beside them. Nothing
+    was read for what is "unknown" or comes from memory, whatever was tried below it.
     """
     found: dict[str, JudgedPassage] = {}
-    for node in done.trace.root.walk() if done.trace else ():
-        if node.route in ("passages", "acted") and node.answer != UNKNOWN:
-            relevant = [passage for passage in node.passages if passage.relevant]
-            for passage in relevant or node.passages:
+    every = list(done.trace.root.walk()) if done.trace else []
+    seen: set[int] = set()
+
+    def visit(node: Node) -> None:
+        if node.route == "duplicate":
+            same = (one for one in every if one.answer == node.answer and normal(one.question) == normal(node.question))
+            node = next(same)
+        if node.answer == UNKNOWN or id(node) in seen:
+            return
+        seen.add(id(node))
+        composed, relevant = node.route == "decomposed", [one for one in node.passages if one.relevant]
+        if composed or node.route in ("passages", "acted"):
+            for passage in relevant if composed else relevant or node.passages:
                 found.setdefault(passage.pid, passage)
+        for sub in node.sub_questions if composed else ():
+            visit(sub)
+
+    for root in every[:1]:
+        visit(root)
     return list(found.values())
 
 

@@ -95,7 +95,10 @@ class ViewServer(HttpServer):
         pages = {str(number): page for number, page in enumerate(self._view.sources.pages)}
         if (page := pages.get(request.path_params["number"])) is None:
             return PlainTextResponse("there is no such report here", 404, _HEADERS)
-        text = await asyncio.to_thread(page.read_text, "utf-8")
+        try:
+            text = await asyncio.to_thread(page.read_text, "utf-8")
+        except OSError:
+            return PlainTextResponse("the report's page is gone: write the report again", 404, _HEADERS)
         return HTMLResponse(text, headers=_HEADERS | {"Content-Security-Policy": _REPORT_POLICY})
 
 

@@ -99,6 +99,32 @@ def test_only_this_machine_is_told_what_the_lms_endpoint_said(
     assert "ask a shorter question" in too_long[2], "that is the client's own"
 
 
+@pytest.mark.parametrize("keys", [(), (KEY,)])
+def test_only_this_machine_is_told_where_the_index_server_is(
+    rivers: Any, make: Any, start: Any, caplog: Any, keys: tuple[str, ...]
+) -> None:
+    import hashlib
+
+    service = make()
+    with IndexServer(rivers) as behind:
+        thread = threading.Thread(target=behind.serve, daemon=True)
+        thread.start()
+        service.served["rag"].program.retriever = RemoteIndex(behind.url)
+        behind.stop()
+        thread.join()
+    call = {"name": "search", "arguments": {"query": "Oltrey", "program": "rag"}}
+    mcp = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    asked: list[tuple[str, Any]] = [("/ask", {"question": "Velm?", "program": "rag"}), ("/mcp", mcp)]
+    given = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
+    given |= {"Authorization": f"Bearer {KEY}"} if keys else {}
+    with start(service, Access(keys=tuple(hashlib.sha256(one.encode()).digest() for one in keys))) as server:
+        told = [get(server, path, "POST", json.dumps(body), **given)[2] for path, body in asked]
+        told.append(get(server, "/source?program=rag&pid=r1", **given)[2])
+    for one in told:
+        assert (behind.url in one) == (not keys) and ("the index could not be searched: ask again" in one) == bool(keys)
+    assert caplog.text.count(behind.url) == 3
+
+
 @pytest.mark.parametrize("proxied", [False, True])
 def test_an_address_that_a_client_makes_up_counts_behind_a_proxy_alone(make: Any, proxied: bool) -> None:
     service = make(Limits(rate=1))

@@ -168,24 +168,47 @@ def test_a_log_that_cannot_be_written_changes_no_answer_and_no_end(
             process.kill()
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_ctrl_c_ends_mcp_at_once(rivers: Any, endpoint: Any, held: Held, tmp_path: Path, asks: bool) -> None:
+    """It read its input on until a line came, however often one pressed."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started("mcp", rivers.path, endpoint, tmp_path, **pipes) as process:
+        try:
+            say_hello(process)
+            if asks:
+                say(process, id=2, method="tools/call", params={"name": "ask", "arguments": {"question": "slow?"}})
+                assert held.begun.wait(60)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            told = process.stderr.read().decode()
+            assert "interrupted" in told and "Traceback" not in told and not left(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def say(process: Any, **message: Any) -> None:
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    process.stdin.flush()
+
+
+def say_hello(process: Any) -> None:
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    say(process, id=1, method="initialize", params=hello)
+    assert json.loads(process.stdout.readline())["id"] == 1
+    say(process, method="notifications/initialized")
+
+
 @pytest.mark.parametrize("way", ["closes its input", "is killed while it waits for an answer"])
 def test_mcp_ends_when_its_client_goes(rivers: Any, endpoint: Any, held: Held, tmp_path: Path, way: str) -> None:
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started("mcp", rivers.path, endpoint, tmp_path, **pipes) as process:
         try:
-
-            def say(**message: Any) -> None:
-                process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-                process.stdin.flush()
-
-            hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-            say(id=1, method="initialize", params=hello)
-            assert json.loads(process.stdout.readline())["id"] == 1
-            say(method="notifications/initialized")
+            say_hello(process)
             if way == "closes its input":
                 process.stdin.close()
             else:
-                say(id=2, method="tools/call", params={"name": "ask", "arguments": {"question": "slow?"}})
+                say(process, id=2, method="tools/call", params={"name": "ask", "arguments": {"question": "slow?"}})
                 assert held.begun.wait(60)
                 process.stdin.close()  # what the system does with both pipes of a client that is killed
                 process.stdout.close()

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import pytest
 
 import raisf
 from raisf.commands.served import _log
+from raisf.retrieval.serving import listening
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
 from tests.raisf.serving.conftest import until
@@ -188,6 +190,25 @@ def test_who_leaves_in_the_middle_of_a_message_is_no_failure_in_the_log(
             until(lambda: server._server.server_state.tasks)
         until(lambda: not server._server.server_state.tasks)
     assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_who_is_cut_off_when_the_server_stops_is_told_to_ask_again(
+    make: Any, start: Any, script: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The answer broke off, and the log had a traceback."""
+    monkeypatch.setattr(listening, "GRACE", 0.3)
+    called = {"name": "ask", "arguments": {"question": "slow?"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": "q7", "method": "tools/call", "params": called})
+    with ThreadPoolExecutor(1) as pool:
+        with start(make()) as server:
+            asked = pool.submit(posted, server, body)
+            assert script.begun.wait(60)
+        script.let_go.set()
+        answer, said = asked.result()
+    told = json.loads(said.decode().splitlines()[-2].removeprefix("data: "))
+    assert answer.status == 200 and told["id"] == "q7" and told["error"]["code"] == -32603
+    assert "ask again" in told["error"]["message"]
+    assert "Traceback" not in caplog.text
 
 
 def posted(server: Any, body: str) -> tuple[http.client.HTTPResponse, bytes]:

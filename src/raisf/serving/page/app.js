@@ -171,7 +171,7 @@ function highlight(evidence, passages) {
     const place = passage.querySelector(".words"), text = place.textContent;
     const exact = text.indexOf(shown(evidence));
     if (exact >= 0) return mark(place, text, exact, exact + shown(evidence).length);
-    for (const found of text.matchAll(/\S[^]*?(?:[.!?]+(?=\s|$)|$)/g)) {
+    for (const found of text.matchAll(/\S[^]*?(?:[.!?](?=\s|$)|$)/g)) {
       const here = words(`${passage.querySelector(".title").textContent} ${found[0]}`);
       sentences.push({ place, text, here, start: found.index, end: found.index + found[0].length });
     }
@@ -192,6 +192,25 @@ function mark(place, text, start, end) {
   const lead = start + (text.slice(start, end).length - text.slice(start, end).trimStart().length);
   place.replaceChildren(text.slice(0, lead), make("mark", { text: text.slice(lead, end) }), text.slice(end));
   place.closest("details").open = true;
+}
+
+// The passages that the answer was made from, as `cited_passages` of raisf.serving.service finds them.
+function citedIn(root) {
+  const found = new Map(), seen = new Set();
+  const every = (node) => [node, ...node.sub_questions.flatMap(every)];
+  const plain = (text) => (text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(" ");
+  const alike = (one, other) => one.answer === other.answer && plain(one.question) === plain(other.question);
+  const visit = (given) => {
+    const node = given.route === "duplicate" ? every(root).find((one) => alike(one, given)) : given;
+    if (node.answer === "unknown" || seen.has(node)) return;
+    seen.add(node);
+    const composed = node.route === "decomposed", relevant = node.passages.filter((one) => one.judgement?.verdict === "relevant");
+    const read = composed || relevant.length ? relevant : node.passages;
+    if (composed || ["passages", "acted"].includes(node.route)) for (const one of read) if (!found.has(one.pid)) found.set(one.pid, one);
+    if (composed) node.sub_questions.forEach(visit);
+  };
+  visit(root);
+  return [...found.values()];
 }
 
 // ---- one program's answer to one question
@@ -254,7 +273,6 @@ class RunView {
     const open = new Set([...this.tree.querySelectorAll("details[open]")].map((one) => one.dataset.key));
     this.nodes = {};
     this.tree.replaceChildren();
-    const cited = new Map();
     const visit = (node, place) => {
       this.take({ type: "question", node: place, question: node.question, waits_for: node.waits_for, begun: true });
       if (node.know) this.take({ type: "know", node: place, judgement: node.know });
@@ -263,13 +281,11 @@ class RunView {
       node.steps.forEach((step, at) => this.take({ type: "step", node: place, number: at + 1, step }));
       node.sub_questions.forEach((child, at) => visit(child, `${place}.${at + 1}`));
       this.take({ ...node, type: "answer", node: place });
-      const relevant = node.passages.filter((one) => one.judgement?.verdict === "relevant");
-      if (["passages", "acted"].includes(node.route) && node.answer !== "unknown") for (const one of relevant.length ? relevant : node.passages) cited.set(one.pid, one);
     };
     visit(trace.root, "0");
     for (const one of this.tree.querySelectorAll("details")) one.open ||= open.has(one.dataset.key);
     this.reason = trace.root.reason;
-    this.cited.replaceChildren(...[...cited.values()].slice(0, 8).map((one) =>
+    this.cited.replaceChildren(...citedIn(trace.root).slice(0, 8).map((one) =>
       make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one.pid) })));
   }
   drawCost() {
@@ -399,7 +415,10 @@ function reopen(entry) {
 
 // ---- sources
 
+let opening = 0; // counts: what comes late for one that was opened before is not shown
+
 async function openSource(program, pid) {
+  const mine = ++opening;
   const body = $("source-body"), file = $("source-file");
   $("source-title").textContent = "Source";
   body.replaceChildren(make("p", { class: "muted", text: "Loading" }));
@@ -408,12 +427,13 @@ async function openSource(program, pid) {
   try {
     const where = new URLSearchParams({ program, pid });
     const { passage, context } = await (await call(`/source?${where}`)).json();
+    if (mine !== opening) return;
     $("source-title").textContent = shown([...new Set([passage.title, passage.metadata.section])].filter(Boolean).join(", ") || passage.citation);
     body.replaceChildren(make("p", { class: "muted", text: passage.citation }),
       ...context.map((one) => make("p", { class: one.pid === passage.pid ? "here" : "near", text: one.text, dir: "auto" })));
     if (documents && passage.source) file.replaceChildren(make("button", { type: "button", text: `Open ${passage.source}`, on: () => openFile(program, passage) }));
   } catch (problem) {
-    body.replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }));
+    if (mine === opening) body.replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }));
   }
 }
 
