@@ -21,6 +21,7 @@ import dspy
 from dspy.adapters.utils import apply_output_field_defaults
 from dspy.clients.call_result import legacy_output
 from dspy.lm15 import Config, Message, Request, Response
+from pydantic_core import to_jsonable_python
 
 from raisf.lm.chat import (
     BOOLS,
@@ -112,7 +113,9 @@ class CompactAdapter(WholeReplies):
     def _value(self, value: Any) -> str:
         if isinstance(value, list | tuple):
             return LIST_SEPARATOR.join(self._value(item) for item in value) or EMPTY_LIST
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        # Dates, members of an Enum and models of pydantic's as an LM is to write them.
+        value = to_jsonable_python(value, bytes_mode="base64", fallback=str)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if mark := self.end.strip():
             text = text.replace(mark, " ")  # a passage that holds the end mark must not close its block
         return _one_line(text)

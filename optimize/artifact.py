@@ -28,6 +28,7 @@ from raisf.optimize.kept_index import index_of, open_kept
 from raisf.optimize.kept_lms import asks, describe_lms, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
 from raisf.optimize.overlap import note_learnt
+from raisf.optimize.runs import plain
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import all_within
@@ -150,13 +151,15 @@ def load(
         api_base: URL of the endpoint that serves the LM it was compiled with. Of an artifact that was made with a model
             in the process: each predictor with a LoRA adapter asks the module of its own name there, the others the
             base (`raisf.optimize.served`).
-        program: The class of a program of the user's own, or an instance, which stays as it is. Not needed where that
-            class is imported and wants no arguments but a retriever. An artifact chooses no code to import. Where the
-            artifact kept no LM, what is loaded has the instance's.
+        program: The class of a program of the user's own, which is made with the numbers and switches that were saved;
+            or an instance that was made with the same, and stays as it is. Not needed where that class is imported and
+            wants no other arguments but a retriever. An artifact chooses no code to import. Where the artifact kept no
+            LM, what is loaded has the instance's.
 
     Raises:
-        InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, or its
-            LM or the base of its weights is gone or another, or one that the caller has to name.
+        InputError: No artifact there, one of another format, damaged or changed, its index is gone or another, its LM
+            or the base of its weights is gone or another, or one that the caller has to name, or the program given is
+            another than was saved.
     """
     named, folder = folder, shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
     if lm is not None and not isinstance(lm, str | dspy.BaseLM):
@@ -214,10 +217,10 @@ def _ours(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> dspy.
 
 
 def _foreign(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> dspy.Module:
-    """A module of the user's own: the caller's, with the numbers and switches that were saved."""
+    """A module of the user's own: the caller's, which has the numbers and switches that were saved."""
     searches = isinstance(given, dspy.Module) and retriever_of(given) is not None
     opened = None if searches and retriever is None else open_kept(folder, manifest.index, retriever)
-    made = made_by_caller(manifest.program, given, opened, folder)
+    made = made_by_caller(manifest.program, given, manifest.options, opened, folder)
     for program in all_within(made).values():
         if retriever is not None or program.retriever is None:
             program.retriever = opened
@@ -245,7 +248,14 @@ def _state_of(folder: Path) -> dict[str, Any]:
 def _take_state(program: dspy.Module, state: dict[str, Any]) -> None:
     """Gives each predictor what it had learnt; its LM stays, which an artifact may not know."""
     check_fields(program, state)
-    for name, predictor in all_predictors(program):
+    predictors = all_predictors(program)
+    if lost := state.keys() - {name for name, _ in predictors}:
+        name = name_of(program)
+        remedy = (
+            "give an instance made as it was, raisf.load(..., program=...)" if is_foreign(name) else "compile it again"
+        )
+        raise InputError(f"the artifact's program has {', '.join(sorted(lost))}, and this {name} has not: {remedy}")
+    for name, predictor in predictors:
         lm = predictor.lm
         predictor.load_state(state[name])
         predictor.lm = lm
@@ -261,6 +271,7 @@ def _state(program: dspy.Module) -> dict[str, Any]:
         bare = copy.copy(predictor)
         bare.lm = None
         state[name] = bare.dump_state()
+        state[name]["demos"] = plain(state[name]["demos"])  # dates, members of an Enum
         kept = {one: value for one, value in predictor.config.items() if one in OF_GENERATION and _plain(value)}
         state[name] |= {"config": kept} if kept else {}
         lost += [f"{name}.{one}" for one in predictor.config if one not in kept]

@@ -1,5 +1,6 @@
 """Making an answer's confidence the share of such answers that is right, on a validation set."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from raisf.evaluation.examples import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
 from raisf.optimize.copying import copy_of
+from raisf.optimize.inner_traces import leave_traces, trace_of, with_traces
+from raisf.optimize.optimizers.base import check_own_forwards
 from raisf.optimize.optimizers.fold_choice import FOLDS
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric
 from raisf.optimize.overlap import note_learnt
@@ -20,7 +23,6 @@ from raisf.optimize.runs import results, score_of
 from raisf.optimize.within import program_within
 from raisf.programs.confidence import Confidence, log_odds
 from raisf.programs.ra_isf import RAISF
-from raisf.programs.trace import Trace
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 
@@ -52,7 +54,8 @@ def fit_confidence(
     in fifths, after.
 
     Args:
-        program: An RA-ISF, or a module that contains one; stays as it is. Asked with no answer kept back.
+        program: An RA-ISF, or a module that contains one; stays as it is. Asked with no answer kept back. A module that
+            asks its RA-ISF more than once a question hands on the `trace` of its answer.
         valset: Questions with gold that nothing was trained on.
         metric: Of the answers, in [0, 1].
         threads: Questions asked at a time.
@@ -71,18 +74,22 @@ def fit_confidence(
     check_enough(valset)
     made: Any = copy_of(program)
     fitted = program_within(made, RAISF, f"{type(program).__name__} has no confidence to calibrate: take ra-isf")
+    check_own_forwards(program)
     least, fitted.min_confidence = fitted.min_confidence, 0.0
     fitted.confidence_slope, fitted.confidence_offset = 1.0, 0.0
+    leave_traces(fitted)
 
-    def sure_of(example: dspy.Example, prediction: dspy.Prediction) -> tuple[str, tuple[float, float]] | None:
-        trace = getattr(prediction, "trace", None)
-        if not isinstance(trace, Trace) or trace.root.confidence is None:
+    def sure_of(example: dspy.Example, run: dspy.Prediction) -> tuple[str, tuple[float, float]] | None:
+        trace = trace_of(run)
+        if trace is None or trace.root.confidence is None:
             return None
-        return question_id(example), (score_of(metric, example, prediction), trace.root.confidence)
+        return question_id(example), (score_of(metric, example, run.prediction), trace.root.confidence)
 
     with progress_bar(progress) as bar:
         task = bar.add_task("confidence", total=len(valset), score="")
-        answers = results(made, valset, sure_of, threads=threads, tell=lambda _: bar.update(task, advance=1))
+        asked = functools.partial(with_traces, made)
+        answers = results(asked, valset, sure_of, threads=threads, tell=lambda _: bar.update(task, advance=1))
+    del vars(fitted)["_run"]
     fitted.min_confidence = least
     found: dict[str, tuple[float, float]] = {}
     for place, (name, pair) in enumerate(filter(None, answers)):  # questions of two files may have the same ids
@@ -92,7 +99,8 @@ def fit_confidence(
     if len(names) < LEAST:
         raise InputError(
             f"{len(names)} of {len(valset)} answers have a confidence, and {LEAST} are needed: give more validation "
-            "questions, or an LM that gives probabilities"
+            "questions, or an LM that gives probabilities; a module that asks its RA-ISF more than once a question has "
+            "to hand on the trace of its answer"
         )
     slope, offset = platt(right, sure)
     fitted.confidence_slope, fitted.confidence_offset = slope, offset

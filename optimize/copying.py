@@ -19,7 +19,10 @@ def copy_of(program: dspy.Module) -> dspy.Module:
     try:
         made = copy.deepcopy(program, dict(lms))
     except Exception:
-        held = itertools.chain(*(_leaves(part.__getstate__(), set(lms)) for _, part in program.named_sub_modules()))
+        parts = [part for _, part in program.named_sub_modules()]
+        ids = set(map(id, parts))  # a method of one of them is to be its copy's
+        bound = {id(one) for part in parts for one in vars(part).values() if id(getattr(one, "__self__", None)) in ids}
+        held = itertools.chain(*(_leaves(part.__getstate__(), set(lms) | bound) for part in parts))
         locks = {id(value): value for value in held if not _copies(value)}
         made = copy.deepcopy(program, lms | locks)
     made._compiled = False

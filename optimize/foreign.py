@@ -88,13 +88,16 @@ def retriever_of(module: dspy.Module) -> Retriever | None:
     return next((retriever for retriever in found if isinstance(retriever, Retriever)), None)
 
 
-def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: Path) -> dspy.Module:
+def made_by_caller(
+    name: str, given: Any, options: dict[str, Any], retriever: Retriever | None, folder: Path
+) -> dspy.Module:
     """The module that an artifact's state goes into.
 
     Args:
         name: What the artifact calls it.
         given: The caller's class or instance (which stays as it is); None: a class of that name that is imported
-            already. A class is called with the retriever if its constructor takes one of that name, else with nothing.
+            already. A class is called with those numbers and switches, and with the retriever, that it takes by name.
+        options: What the artifact kept of its options.
         retriever: For the class.
         folder: The artifact's.
 
@@ -113,10 +116,10 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
     if isinstance(given, dspy.Module):
         made = copy_of(given)
     elif inspect.isclass(given) and issubclass(given, dspy.Module):
-        takes = "retriever" in inspect.signature(given.__init__).parameters
-        searching: dict[str, Any] = {"retriever": retriever} if takes else {}
+        takes = inspect.signature(given.__init__).parameters
+        has = {name: value for name, value in options.items() if _takes_number(takes.get(name), value)}
         try:
-            made = given(**searching)
+            made = given(**{**has, **({"retriever": retriever} if "retriever" in takes else {})})
         except TypeError as error:
             raise InputError(
                 f"{given.__name__} wants more arguments ({error}): give an instance, "
@@ -127,32 +130,43 @@ def made_by_caller(name: str, given: Any, retriever: Retriever | None, folder: P
     return made
 
 
-def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]]) -> None:
-    """Gives a module, and the programs of ours in it, what an artifact kept of their options.
+def _takes_number(argument: inspect.Parameter | None, value: Any) -> bool:
+    """Whether a value is a number or a switch, and an argument of the constructor's that is no text by default."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if argument is None or argument.kind not in named or not isinstance(value, PLAIN):
+        return False
+    return argument.default is inspect.Parameter.empty or isinstance(argument.default, PLAIN)
 
-    Options of our programs are checked by their constructors. Texts of the user's own classes are never set: one may be
-    an address or a path, which no artifact chooses.
+
+def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]]) -> None:
+    """Gives the programs of ours in a module, itself too, what an artifact kept of their options.
+
+    Their constructors check these, and make of them what they shape. Nothing is set of a module that is the user's own
+    alone: who knows what its numbers shape? Nor are texts of a subclass: one may be an address or a path, which no
+    artifact chooses.
 
     Raises:
-        InputError: Such a text is another than the artifact's, an option cannot be used, or a part is missing.
+        InputError: Such a number or text is another than the artifact's, an option cannot be used, or a part is
+            missing.
     """
     within = places(module)
     if strangers := parts.keys() - within.keys():
         raise InputError(f"the artifact's program has a part {min(strangers)!r}, and {name_of(module)} has none")
     for one, kept in [(module, options), *((within[place], kept) for place, kept in parts.items())]:
-        now = options_of(one)
-        ours = _options_of_ours(one) if isinstance(one, Program) else ()
+        ours, now = set[str](), options_of(one)
+        numbers = {name for name in kept.keys() & now.keys() if all(isinstance(of[name], PLAIN) for of in (kept, now))}
         if isinstance(one, Program):
-            one.become({name: value for name, value in kept.items() if name in ours})
+            ours = _options_of_ours(one)
+            one.become({name: value for name, value in kept.items() if name in ours | numbers})
+            now = options_of(one)
         for name, value in kept.items():
             if name in ours or name not in now or now[name] in (value, _hidden(value)):
                 continue
-            if not isinstance(value, PLAIN) or not isinstance(now[name], PLAIN):
-                raise InputError(
-                    f"the artifact was compiled with another {name} of {type(one).__name__} than the program given "
-                    "has: give an instance made with the same, raisf.load(..., program=...)"
-                )
-            setattr(one, _held(one, name), value)
+            differ = f" ({value}, not {now[name]})" if name in numbers else ""
+            raise InputError(
+                f"the artifact was compiled with another {name} of {type(one).__name__} than the program given has"
+                f"{differ}: give an instance made with the same, raisf.load(..., program=...)"
+            )
 
 
 def _imported(name: str) -> Any:

@@ -1,5 +1,6 @@
 """A program that is asked the same question again, a little otherwise each time, and makes equal calls once."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import dspy
 
 from raisf.optimize.copying import copy_of
 from raisf.optimize.within import programs_within
+from raisf.programs.changing import given_forward
 from raisf.retrieval.passage import Passage, Retriever
 
 
@@ -48,12 +50,12 @@ class _Remembering:
 def remember(predictor: Any) -> None:
     """Let the predictor make equal calls of an LM once: another try meets the same judgements again."""
     made: dict[tuple[Any, type, str], Any] = {}
-    forward = type(predictor).forward
+    forward = given_forward(predictor) or functools.partial(type(predictor).forward, predictor)
 
     def remembered(**inputs: Any) -> Any:
         key = predictor.lm or dspy.settings.lm, type(dspy.settings.adapter), repr(sorted(inputs.items()))
         if key not in made:
-            made[key] = forward(predictor, **inputs)
+            made[key] = forward(**inputs)
         return made[key]
 
     predictor.forward = remembered

@@ -21,13 +21,15 @@ import dspy
 from raisf.evaluation.identity import digest
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.runner import Patience, ask_all, check_ran
+from raisf.optimize.inner_traces import leave_traces, trace_of, with_traces
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.remembering import remembering
-from raisf.optimize.runs import score_of
+from raisf.optimize.runs import marked, score_of
 from raisf.optimize.traces import lacks_reply
 from raisf.programs.questions import UNKNOWN
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import JudgedPassage, Node, Trace
+from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.progress import progress_bar
 
@@ -95,6 +97,7 @@ class Trying:
     ) -> None:
         self.program: RAISF = remembering(program)
         self.program.max_calls = self.program.max_seconds = None  # each try must end with the same sub-questions
+        leave_traces(self.program)
         for judge in (self.program.know, self.program.relevant):
             _obey(judge)
         self._metric, self._call_price, self._search_price = metric, call_price, search_price
@@ -147,15 +150,26 @@ class Trying:
         return dspy.Prediction(tried={"rows": tries.rows(), "unreadable": tries.unreadable})
 
     def end(self, example: dspy.Example, forced: Forced) -> "_End":
-        """Where the program ends with some verdicts forced."""
+        """Where the program ends with some verdicts forced.
+
+        Raises:
+            InputError: A `forward` of a subclass's own does not say how it came to its answer.
+        """
         token = _forced.set(forced)
         try:
-            prediction = self.program(question=example.question)
+            run = with_traces(self.program, **marked(example).inputs())
         finally:
             _forced.reset(token)
-        cost, score = prediction.trace.cost, score_of(self._metric, example, prediction)
-        paid = self._call_price * cost.lm_calls + self._search_price * cost.retrievals
-        return _End(prediction.trace, score, score - paid, lacks_reply(prediction))
+        if (trace := trace_of(run)) is None:
+            name, many = type(self.program).__name__, len(run.traces)
+            raise InputError(
+                f"the forward of {name} asked RA-ISF's {many} times, so no verdict can be told to lead to its answer: "
+                "let it ask once, or hand on the trace of its answer"
+            )
+        score = score_of(self._metric, example, run.prediction)
+        paid = self._call_price * trace.cost.lm_calls + self._search_price * trace.cost.retrievals
+        unread = lacks_reply(dspy.Prediction(answer=trace.root.answer, trace=trace))
+        return _End(trace, score, score - paid, unread)
 
 
 class _End(NamedTuple):

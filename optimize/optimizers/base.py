@@ -24,6 +24,7 @@ from raisf.optimize.overlap import check_disjoint, note_learnt
 from raisf.optimize.runs import marked
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
+from raisf.programs.changing import given_forward
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
@@ -116,6 +117,7 @@ class Optimizer(Teleprompter):
         check_metric(getattr(self, "metric", answer_exact_match))
         check_disjoint(trainset, {"validation": valset})
         _check_not_frozen(student)
+        check_own_forwards(student)
         require_lm(student)
         if (guide := _single_teacher(teacher)) is not None:
             require_lm(guide)
@@ -209,6 +211,21 @@ def _check_not_frozen(student: dspy.Module) -> None:
             f"nothing in {type(student).__name__} can be compiled: {', '.join(name for name, _ in kept)} are in a part "
             "that DSPy compiled, and keeps as it is; set its _compiled = False, or compile the part by itself"
         )
+
+
+def check_own_forwards(student: dspy.Module) -> None:
+    """Makes sure that a student, and the programs of ours in it, do what their classes say.
+
+    Raises:
+        InputError: One was given another `forward`, which asks nothing of what is compiled.
+    """
+    for part in (student, *programs_within(student)):
+        if given_forward(part) is not None:
+            raise InputError(
+                f"{type(part).__name__} was given another forward, as dspy.KNNFewShot does, which asks nothing of what "
+                "would be compiled: compile first, and let dspy.KNNFewShot compile what that gives, within a module of "
+                "yours where it is to be saved"
+            )
 
 
 def _single_teacher(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy.Module | None:

@@ -22,7 +22,7 @@ from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgements_of
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
-from raisf.optimize.optimizers.base import counting
+from raisf.optimize.optimizers.base import check_own_forwards, counting
 from raisf.optimize.optimizers.calibration_report import (
     Fitted,
     Rows,
@@ -104,6 +104,7 @@ class Calibrate(Teleprompter):
             InputError: See `compile`.
         """
         found = program_within(student, RAISF, f"{type(student).__name__} has no thresholds to calibrate: take ra-isf")
+        check_own_forwards(student)
         check_kinds(self.know, found)
         if not valset:
             raise InputError("the validation set is missing or empty: thresholds are fitted on questions of their own")

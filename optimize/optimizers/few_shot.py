@@ -27,12 +27,16 @@ from raisf.optimize.optimizers.selection import (
     metric_name,
 )
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
+from raisf.optimize.within import programs_within
+from raisf.programs.changing import constructors, made_alike
 from raisf.utils.errors import InputError, check_least
 from raisf.utils.progress import progress_bar
 from raisf.utils.sampling import up_to
 
 # Instructions are longer than answers, and an LM that reasons first writes more than them.
 REFLECTION_TOKENS = 4096
+# What ours and DSPy's optimizers leave on what they return.
+MARKS = ("compile_report", "_compiled", "candidate_programs", "trial_logs", "detailed_results")
 
 
 @dataclass(slots=True)
@@ -267,9 +271,25 @@ class RandomSearch(Prompting):
 
 
 def _has_learnt(student: dspy.Module) -> bool:
-    """Whether a student has demonstrations, weights or probes already, or was compiled in another way."""
+    """Whether a student has demonstrations, weights or probes already, other instructions, or was compiled somehow."""
     asked = [(one.demos, one.lm or dspy.settings.lm) for _, one in student.named_predictors()]
-    return bool(getattr(student, "compile_report", None)) or any(demos or trained_folder(lm) for demos, lm in asked)
+    return (
+        any(getattr(student, mark, None) for mark in MARKS)
+        or any(demos or trained_folder(lm) for demos, lm in asked)
+        or any(map(_told_otherwise, programs_within(student)))
+    )
+
+
+def _told_otherwise(program: Any) -> bool:
+    """Whether a program of ours has instructions that it was not made with."""
+    try:
+        plain = made_alike(program, {})
+    except (TypeError, InputError):  # a subclass whose constructor wants more than options
+        return False
+    if type(plain) is not next(constructors(program))[0]:
+        return False
+    now, made = ({name: one["instructions"] for name, one in prompts_of(of).items()} for of in (program, plain))
+    return any(text != made.get(name, text) for name, text in now.items())
 
 
 def reflection_lm(given: dspy.LM | str | None, student: dspy.Module) -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from raisf.evaluation.judges import cuts
 from raisf.evaluation.runner import Patience
+from raisf.optimize.inner_traces import leave_traces, with_traces
 from raisf.optimize.judges.judgements import Judge
 from raisf.optimize.optimizers.fold_choice import choose
 from raisf.optimize.optimizers.kinds_of_know import turn
@@ -23,7 +24,6 @@ from raisf.optimize.runs import results, score_of
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
-from raisf.programs.trace import Trace
 
 WITH_THRESHOLD = get_args(Judge)
 Thresholds = tuple[float, ...]
@@ -32,8 +32,6 @@ Thresholds = tuple[float, ...]
 # Quantiles of a judge's probabilities that are tried, by how many judges have any: each combination is a run over the
 # validation set, from memory mostly.
 GRID = {1: 6, 2: 6, 3: 3}
-# The setting of DSPy's, which also `dspy.Parallel` hands on, that collects a question's traces of what is tried.
-_TRACES = "raisf_traces"
 
 
 def thresholds_of(program: RAISF) -> Thresholds:
@@ -84,7 +82,7 @@ class Trial:
         self.seen: dict[str, set[float]] = defaultdict(set)
         self._student = remembering(student)
         self.program = program_within(self._student, RAISF, "")
-        vars(self.program)["_run"] = _kept_runs(self.program)
+        leave_traces(self.program)
         self._first = dict(vars(self.program))
         self.tried = 0
         self.failed: set[int] = set()
@@ -141,9 +139,7 @@ class Trial:
 
     def _ask(self, student: dspy.Module, **inputs: Any) -> dspy.Prediction:
         # Not a function: the bar cannot travel to a cluster's nodes, and what is remembered must not.
-        traces = list[Trace]()
-        with dspy.context(**{_TRACES: traces}):
-            return dspy.Prediction(prediction=student(**inputs), traces=traces)
+        return with_traces(student, **inputs)
 
     def _note(self, root: Any) -> None:
         for node in root.walk():
@@ -151,19 +147,6 @@ class Trial:
             for judge, judgement in [*given, *(("relevance", passage.judgement) for passage in node.passages)]:
                 if judgement is not None and judgement.probability is not None:
                     self.seen[judge].add(judgement.probability)
-
-
-def _kept_runs(program: RAISF) -> Any:
-    """The program's `_run`, which also leaves its trace where a module that contains it may give none."""
-    run = type(program)._run
-
-    def kept(*args: Any) -> dspy.Prediction:
-        prediction = run(program, *args)
-        traces: list[Trace] = dspy.settings.get(_TRACES, [])  # no settings hold in threads that a user starts
-        traces.append(prediction.trace)
-        return prediction
-
-    return kept
 
 
 def best_answers(

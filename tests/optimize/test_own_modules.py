@@ -115,8 +115,10 @@ def test_it_is_saved_with_its_weights_and_loads_where_its_work_folder_is_gone(
     assert loaded.least == 2, "a number that is not the default comes back"
     assert [dict(demo) for demo in loaded.halve.demos] == [{"whole": 8, "half": 4}]
     assert loaded.judge.lm.model.rpartition("#")[2] == trained.judge.lm.model.rpartition("#")[2], "the very weights"
-    mine = Halving(least=9)
-    assert raisf.load(moved, lm=lm, program=mine) is not mine and mine.least == 9, "the instance given stays"
+    mine = Halving(least=2)
+    assert raisf.load(moved, lm=lm, program=mine) is not mine and not mine.halve.demos, "the instance given stays"
+    with pytest.raises(InputError, match=r"another least of Halving than .* has \(2, not 9\): give an instance"):
+        raisf.load(moved, lm=lm, program=Halving(least=9))
     weights = moved / "adapters" / "judge" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
     with pytest.raises(InputError, match="adapters/judge has changed since it was saved"):

@@ -1,5 +1,7 @@
 """If these failed, a module's own judges, typed outputs and locks could be lost as it is compiled."""
 
+import datetime
+import enum
 import threading
 from typing import Any, Literal
 
@@ -8,6 +10,7 @@ import pydantic
 import pytest
 
 import raisf
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.copying import copy_of
 from raisf.utils.files import read_json
@@ -132,5 +135,94 @@ def test_a_module_that_was_made_with_other_lists_is_not_taken_for_the_one_that_w
     assert kept.keys() == {"styles", "k"} and kept["k"] == 9 and kept["styles"].startswith("sha256:")
     with pytest.raises(raisf.InputError, match="another styles of Styled"):
         raisf.load(tmp_path / "a", program=Styled(parts=[dspy.Predict("a -> b")]))
-    loaded = raisf.load(tmp_path / "a", program=Styled(["long", "formal"], parts=[dspy.Predict("a -> b")]))
+    with pytest.raises(raisf.InputError, match=r"another k of Styled than .* has \(9, not 3\)"):
+        raisf.load(tmp_path / "a", program=Styled(["long", "formal"], parts=[dspy.Predict("a -> b")]))
+    loaded = raisf.load(tmp_path / "a", program=Styled(["long", "formal"], k=9, parts=[dspy.Predict("a -> b")]))
     assert loaded._k == 9
+
+
+class Panel(dspy.Module):
+    """Its numbers shape what it is made of."""
+
+    def __init__(self, k: int = 3, voters: int = 2, site: str = "mine", retriever: Any = None) -> None:
+        super().__init__()
+        self.k, self.voters, self.site = k, voters, site
+        self.search, self.retriever = dspy.Retrieve(k=k), retriever
+        self.vote = [dspy.Predict("question -> answer") for _ in range(voters)]
+
+
+class Reviewed(raisf.RAISF):
+    """The same of a subclass of ours."""
+
+    def __init__(self, retriever: Any = None, voters: int = 2, **options: Any) -> None:
+        super().__init__(retriever, **options)
+        self.voters = voters
+        self.vote = [dspy.Predict("question -> answer") for _ in range(voters)]
+
+
+def voted(made: Any, lm: Any) -> Any:
+    for place, predictor in enumerate(made.vote):
+        predictor.demos = [dspy.Example(question="q", answer=str(place))]
+    made.set_lm(lm)
+    return made
+
+
+@pytest.mark.parametrize("lm", [ScriptedLM(lambda _: SAID), raisf.connect("openai/small")], ids=["given again", "kept"])
+def test_a_class_is_made_with_the_numbers_that_were_saved(lm: Any, tmp_path: Any) -> None:
+    """It said k = 7 and searched 3, and what the third voter had learnt was gone without a word."""
+    raisf.save(voted(Panel(k=7, voters=3), lm), tmp_path / "a")
+    raisf.save(voted(Reviewed(voters=3, k=7), lm), tmp_path / "b")
+    panel: Any = raisf.load(tmp_path / "a", program=Panel, lm=lm)
+    assert (panel.k, panel.search.k, panel.voters) == (7, 7, 3)
+    for made in (panel, *(raisf.load(tmp_path / "b", program=kind, lm=lm) for kind in (Reviewed, Reviewed()))):
+        assert made.k == 7 and [one.demos[0]["answer"] for one in made.vote] == ["0", "1", "2"]
+
+
+def test_an_instance_with_other_numbers_is_not_taken_for_the_one_that_was_saved(tmp_path: Any) -> None:
+    raisf.save(voted(Panel(k=7, voters=3), ScriptedLM(lambda _: SAID)), tmp_path / "a")
+    with pytest.raises(raisf.InputError, match=r"another k of Panel than .* has \(7, not 3\): give an instance"):
+        raisf.load(tmp_path / "a", program=Panel(voters=3))
+
+    def best(of: int, threshold: float) -> dspy.Module:
+        return dspy.BestOfN(dspy.Predict("question -> answer"), of, lambda *_: 1.0, threshold)
+
+    raisf.save(best(3, 0.5), tmp_path / "best")
+    with pytest.raises(raisf.InputError, match=r"another N of BestOfN than .* has \(3, not 5\)"):
+        raisf.load(tmp_path / "best", program=best(5, 0.5))
+    assert raisf.load(tmp_path / "best", program=best(3, 0.5)).N == 3
+
+
+def test_predictors_that_a_module_lacks_are_not_lost_without_a_word(tmp_path: Any) -> None:
+    """No option told of them; with an LM that the artifact kept, it was called damaged."""
+    made = Panel()
+    made.vote.append(dspy.Predict("question -> answer"))
+    raisf.save(voted(made, raisf.connect("openai/small")), tmp_path / "a")
+    with pytest.raises(raisf.InputError, match=r"has vote\[2\], and this .*:Panel has not: give an instance"):
+        raisf.load(tmp_path / "a", program=Panel)
+
+
+class Colour(enum.Enum):
+    """What no JSON holds as it is."""
+
+    RED = "red"
+
+
+class Painted(dspy.Signature):
+    """Say when which colour was seen."""
+
+    question: str = dspy.InputField()
+    colour: Colour = dspy.OutputField()
+    days: list[datetime.date] = dspy.OutputField()
+
+
+def test_demonstrations_with_dates_and_members_of_an_enum_are_kept_and_shown_alike(tmp_path: Any) -> None:
+    """What dspy.BootstrapFewShot made of such outputs could not be saved."""
+    program = dspy.Predict(Painted)
+    program.set_lm(ScriptedLM(lambda _: {"colour": "red", "days": ["2020-01-31"]}))
+    made = dspy.BootstrapFewShot(metric=lambda *_: True, max_labeled_demos=0).compile(program, trainset=asked("train"))
+    assert made.demos[0].colour is Colour.RED and made.demos[0].days == [datetime.date(2020, 1, 31)]
+    raisf.save(made, tmp_path / "a")
+    loaded: Any = raisf.load(tmp_path / "a", program=dspy.Predict(Painted))
+    for adapter in (dspy.ChatAdapter(), dspy.JSONAdapter(), dspy.XMLAdapter(), CompactAdapter()):
+        shown = [adapter.format(one.signature, one.demos, {"question": "Now?"}) for one in (made, loaded)]
+        assert shown[0] == shown[1] and "2020-01-31" in str(shown[0])
