@@ -43,7 +43,6 @@ LIST_SEPARATOR = " ; "
 EMPTY_LIST = "none"  # an empty completion would read as no answer at all
 # Marks a request whose text the model continues as it is, without its chat template.
 COMPLETION: dict[str, Any] = {"completion": True}
-_MOST_STOPS = 4  # which OpenAI's interface takes
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
@@ -113,8 +112,7 @@ class CompactAdapter(WholeReplies):
     def _value(self, value: Any) -> str:
         if isinstance(value, list | tuple):
             return LIST_SEPARATOR.join(self._value(item) for item in value) or EMPTY_LIST
-        # Dates, members of an Enum and models of pydantic's as an LM is to write them.
-        value = to_jsonable_python(value, bytes_mode="base64", fallback=str)
+        value = to_jsonable_python(value, bytes_mode="base64", fallback=str)  # dates, members of an Enum
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if mark := self.end.strip():
             text = text.replace(mark, " ")  # a passage that holds the end mark must not close its block
@@ -270,11 +268,10 @@ class CompactAdapter(WholeReplies):
 
     def _stops(self, options: dict[str, Any], signature: type[dspy.Signature], inputs: Any) -> tuple[str, ...]:
         """The texts at which the LM stops: the block's end, those that the call gives, what begins another block."""
-        given = options.get("stop") or ()
-        own = dict.fromkeys([self.stop, *([given] if isinstance(given, str) else given)])
+        own = dict.fromkeys([self.stop, *([given] if isinstance(given := options.get("stop") or (), str) else given)])
         lists = {name for name in signature.input_fields if isinstance(inputs.get(name), list | tuple)}
         labels = [f"\n{name.removesuffix('s') if name in lists else name}:" for name in signature.input_fields]
-        return (*own, *labels[: max(0, _MOST_STOPS - len(own))])
+        return (*own, *labels[: max(0, 4 - len(own))])  # OpenAI's interface takes four
 
     @property
     def stop(self) -> str:
