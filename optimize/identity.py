@@ -17,7 +17,8 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.identity import code_of, describe, describe_lm, engine_of, given_to_search
+from raisf.evaluation.identity import describe, describe_lm, engine_of
+from raisf.evaluation.values import code_of, given_to_search
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
 from raisf.utils.files import is_installed
