@@ -5,28 +5,25 @@ import dis
 import functools
 import importlib.util
 import inspect
-import re
 import sys
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, timedelta
-from decimal import Decimal
-from pathlib import Path
-from types import ModuleType
+from operator import attrgetter, itemgetter, methodcaller
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import dspy
+import numpy as np
 
-from raisf.evaluation.identity import code_of, describe, describe_lm, engine_of, given_to_search
+from raisf.evaluation.identity import describe, describe_lm, engine_of
+from raisf.evaluation.values import PLAIN, code_of, content_of, given_to_search, is_own, is_users
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
-from raisf.utils.files import is_installed
 from raisf.utils.predictors import all_predictors
 
-_LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
-_PLAIN = bool | int | float | str | bytes | tuple | frozenset | range | None
-_PLAIN |= re.Pattern | functools.partial | Decimal | date | timedelta
-_CONTAINERS = list | dict | set
+_PLAIN = PLAIN | bool | int | float | str | tuple | frozenset | functools.partial | np.generic | None
+_PLAIN |= SimpleNamespace | MappingProxyType | attrgetter | itemgetter | methodcaller
+_CONTAINERS = list | dict | set | deque | bytearray
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -47,15 +44,15 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     answering = _asked_of(program)
-    hers = _classes(answering)
+    finding = [one for one in program.parameters() if not isinstance(one, dspy.Module)]  # a dspy.Retrieve of hers
+    hers = _classes([*answering, *functions, *finding])
     within = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     beneath = [code for kind in hers for made in vars(kind).values() for code in _functions(made)]
     beneath += filter(inspect.isfunction, answering)
     described = [describe(module) for module in modules]
     run = [*within, *beneath, *functions]
     helpers, named = _reached(run)
-    asking = [type(getattr(one, "__self__", one)) for one in functions]
-    for kind in dict.fromkeys([*kinds, *asking, *hers]):
+    for kind in dict.fromkeys([*kinds, *hers]):
         helpers |= _constants(kind)
     told |= set(map(id, parts))
     asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
@@ -80,7 +77,7 @@ def _asked_of(program: dspy.Module) -> list[Any]:
 def _classes(objects: Sequence[Any]) -> list[type[Any]]:
     """The user's own classes that objects are of; of a bound method, that its object is of."""
     kinds = [type(getattr(one, "__self__", one)) for one in objects]
-    return [kind for kind in dict.fromkeys(base for one in kinds for base in one.__mro__) if _is_own(kind)]
+    return [kind for kind in dict.fromkeys(base for one in kinds for base in one.__mro__) if is_own(kind)]
 
 
 def _held(functions: Sequence[Any]) -> list[dspy.Module]:
@@ -137,24 +134,32 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
         function = waiting.pop()
         if not _edited(function):
             continue
-        for key, value in sorted(_named(function).items()):
+        used = _used(function)
+        found |= {
+            f"{function.__module__}.{function.__qualname__}.{name}": code_of(value)
+            for name, value in vars(function).items()
+            if isinstance(value, _PLAIN) and name not in used["STORE_ATTR"]  # no count of its calls
+        }
+        for key, value in sorted(_named(function, used).items()):
             kind = value if isinstance(value, type) else type(value)
-            made_of = _is_own(kind) and kind is not value
+            made_of = is_own(kind) and kind is not value
             if made_of or isinstance(value, dspy.Module | functools.partial):
                 modules |= {f"{key} {number}": one for number, one in enumerate(_held([value]))}
             if key in found or isinstance(value, dspy.Module):
                 continue
-            held = vars(kind).values() if made_of or kind is value else [value]
+            held = _members(kind).values() if made_of or kind is value else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
             found |= _constants(kind)
             if issubclass(kind, dspy.Signature):  # what an LM is told of it; one of a text is no class of hers
                 found[key] = [kind.dump_state(), dspy.ChatAdapter().format_field_structure(kind)]
             # Other lists and the like may change with each call: a count of these, what was found so far.
-            lasting = isinstance(value, _CONTAINERS) and key.rpartition(".")[2].isupper()
+            constant = key.rpartition(".")[2].isupper()
             if isinstance(value, dspy.BaseLM):
                 found[key] = describe_lm(value)
-            elif made_of or lasting or isinstance(value, _PLAIN):
+            elif made_of or isinstance(value, _PLAIN) or (constant and isinstance(value, _CONTAINERS)):
                 found[key] = code_of(value)
+            elif constant and (content := content_of(value)) is not None:
+                found[key] = content
             if made:
                 found[f"{key}()" if key in found else key] = [code_of(one) for one in made]
                 waiting += made
@@ -163,19 +168,27 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
 
 def _constants(kind: type[Any]) -> dict[str, Any]:
     """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it."""
-    found = dict[str, Any]()
-    for one in kind.__mro__:
-        if not _is_own(one):
-            continue
-        name = f"{one.__module__}.{one.__qualname__}"
-        for held, value in vars(one).items():
-            if not held.startswith("__") and isinstance(value, _PLAIN | _CONTAINERS):
-                found[f"{name}.{held}"] = code_of(value)
+    told = {name: one for name, one in _members(kind).items() if not name.rpartition(".")[2].startswith("__")}
+    return {name: code_of(one) for name, one in told.items() if isinstance(one, _PLAIN | _CONTAINERS) or _is_asked(one)}
+
+
+def _is_asked(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, dspy.Signature)
+
+
+def _members(kind: type[Any]) -> dict[str, Any]:
+    """By full names, what a class, and those that it grew from and that stand in it, have, as far as they are hers."""
+    found, waiting = dict[str, Any](), list(kind.__mro__)
+    for one in waiting:  # which grows
+        if is_own(one):
+            found |= {f"{one.__module__}.{one.__qualname__}.{name}": value for name, value in vars(one).items()}
+            inner = (base for value in vars(one).values() if isinstance(value, type) for base in value.__mro__)
+            waiting += [base for base in dict.fromkeys(inner) if base not in waiting]
     return found
 
 
-def _named(function: Any) -> dict[str, Any]:
-    """By full names, what code finds in its globals (but what it sets there, a counter), and in the user's modules."""
+def _used(function: Any) -> dict[str, set[str]]:
+    """The names in a function's code and in that of the functions inside it, by instruction."""
     used: dict[str, set[str]] = defaultdict(set)
     codes = [function.__code__]
     while codes:
@@ -184,14 +197,21 @@ def _named(function: Any) -> dict[str, Any]:
         for step in dis.get_instructions(code):
             if isinstance(step.argval, str):
                 used[step.opname].add(step.argval)
+    return used
+
+
+def _named(function: Any, used: dict[str, set[str]]) -> dict[str, Any]:
+    """By full names, what code finds in its globals (but what it sets there, a counter), and in the user's modules."""
     names = (used["LOAD_GLOBAL"] - used["STORE_GLOBAL"]) & function.__globals__.keys()
     found = {f"{function.__module__}.{name}": function.__globals__[name] for name in names}
     modules = [one for one in found.values() if isinstance(one, ModuleType)]
     modules += _imported(used, function.__globals__.get("__package__") or "")
     within = used["LOAD_ATTR"] | used["LOAD_METHOD"] | used["IMPORT_FROM"]
-    for module in modules:
-        if _own(module.__name__, getattr(module, "__file__", None) or ""):
-            found |= {f"{module.__name__}.{name}": vars(module)[name] for name in within & vars(module).keys()}
+    for module in modules:  # which grows: of `mine.scoring.grade` one finds `scoring` in `mine`
+        if is_users(module.__name__, getattr(module, "__file__", None) or ""):
+            held = {name: vars(module)[name] for name in within & vars(module).keys()}
+            found |= {f"{module.__name__}.{name}": value for name, value in held.items()}
+            modules += [one for one in held.values() if isinstance(one, ModuleType) and one not in modules]
     return found
 
 
@@ -209,24 +229,14 @@ def _imported(used: Mapping[str, set[str]], package: str) -> list[ModuleType]:
     for name in sorted(filter(None, names - sys.modules.keys())):
         with contextlib.suppress(Exception, SystemExit):  # is told when it runs; most of the names are no modules
             top = importlib.util.find_spec(name.partition(".")[0])
-            if top is not None and _own(name, top.origin or ""):
+            if top is not None and is_users(name, top.origin or ""):
                 importlib.import_module(name)
     return [one for name in sorted(names) if (one := sys.modules.get(name)) is not None]
 
 
 def _edited(function: Any) -> bool:
     """Whether its code is the user's own."""
-    return _own(function.__module__ or "", function.__code__.co_filename)
-
-
-def _is_own(kind: type[Any]) -> bool:
-    """Whether a class is the user's own."""
-    return _own(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
-
-
-def _own(module: str, file: str) -> bool:
-    """Whether a module is the user's: no library, which changes with its version alone."""
-    return not is_installed(Path(file)) and module.partition(".")[0] not in _LIBRARIES
+    return is_users(function.__module__ or "", function.__code__.co_filename)
 
 
 def _functions(made: Any) -> list[Any]:
