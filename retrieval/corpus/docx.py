@@ -19,6 +19,8 @@ from raisf.utils.text import clean
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SPACES = {f"{_W}tab": "\t", f"{_W}ptab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _SIGNS = {f"{_M}sup": "^", f"{_M}den": "/"}  # what a formula shows by where it stands
+_OPERATOR = re.compile(r"\S\s*[-+\u2212\u00b1*/\u00b7\u00d7=]")
+"""What parts a term of a formula: as the half of a fraction it stands in brackets."""
 _HOLDERS = {f"{_W}{name}" for name in ("sdt", "sdtContent", "customXml", "ins", "moveTo")}
 _RUNS = _HOLDERS | {
     f"{_W}{name}" for name in ("r", "hyperlink", "smartTag", "fldSimple", "dir", "bdo", "ruby", "rubyBase")
@@ -103,7 +105,7 @@ def _is_gone(element: Any) -> bool:
 def _is_hidden(run: Any) -> bool:
     """Whether a run is marked as hidden text, or struck out: that holds no longer."""
     marks = (run.find(f"{_W}rPr/{_W}{name}") for name in ("vanish", "strike", "dstrike"))
-    return any(mark is not None and mark.get(f"{_W}val") not in OFF for mark in marks)
+    return any(map(_is_on, marks))
 
 
 def _sections(
@@ -192,14 +194,16 @@ def _names_columns(
 
     That a first row is to look different, Word says of every new table: it counts with numbers below words alone.
     """
-    marked = list(itertools.takewhile(lambda row: row.find(f"{_W}trPr/{_W}tblHeader") is not None, rows))
+    marked = list(itertools.takewhile(lambda row: _is_on(row.find(f"{_W}trPr/{_W}tblHeader")), rows))
     if marked:
         return len(marked) if len(marked) < len(rows) else 1
     labelled = any(first.endswith(":") for first, *_ in filter(None, texts[1:]))  # `Room:` names what stands beside it
-    if len(rows) < 2 or labelled or not all(texts[0]):
+    if len(rows) < 2 or labelled or not all(texts[0][1:] or texts[0]):  # a corner may be empty
         return 0
     if _is_bold(rows[0]) and not any(map(_is_bold, rows[1:])):
         return 1
+    if rows[0].find(f"{_W}trPr/{_W}tblHeader") is not None:  # it is said to be none
+        return 0
     look = table.find(f"{_W}tblPr/{_W}tblLook")
     told = "" if look is None else look.get(f"{_W}firstRow") or ""
     differs = told in ("1", "true", "on") or (
@@ -213,8 +217,12 @@ def _names_columns(
 def _is_bold(row: Any) -> bool:
     """Whether all that a row says is bold."""
     runs = [run for run in row.iter(f"{_W}r") if clean(_text(run))]
-    bold = (run.find(f"{_W}rPr/{_W}b") for run in runs)
-    return bool(runs) and all(mark is not None and mark.get(f"{_W}val") not in OFF for mark in bold)
+    return bool(runs) and all(_is_on(run.find(f"{_W}rPr/{_W}b")) for run in runs)
+
+
+def _is_on(mark: Any) -> bool:
+    """Whether a switch is there and not set to be off."""
+    return mark is not None and mark.get(f"{_W}val") not in OFF
 
 
 def _cell(cell: Any, marks: Mapping[Any, str]) -> str:
@@ -241,14 +249,36 @@ def _text(paragraph: Any) -> str:
     waiting = [*paragraph][::-1]
     while waiting:
         element = waiting.pop()
-        if element.tag in (f"{_W}t", f"{_M}t"):
+        if isinstance(element, str):
+            words.append(element)
+        elif element.tag in (f"{_W}t", f"{_M}t"):
             words.append(element.text or "")
         elif element.tag in _SPACES:
             words.append(_SPACES[element.tag])
         elif (element.tag in _RUNS or str(element.tag).startswith(_M)) and not _is_hidden(element):
-            words.append(_SIGNS.get(element.tag, "") or _raised_sign(element, words))
-            waiting += [*element][::-1]
+            before, behind = _around(element)
+            words += [_SIGNS.get(element.tag, "") or _raised_sign(element, words), before]
+            waiting += [behind, *[*element][::-1]]
     return "".join(words)
+
+
+def _around(part: Any) -> tuple[str, str]:
+    """What a part of a formula shows before and behind its text: brackets, a root, a sum."""
+    match part.tag.removeprefix(_M):
+        case "d":
+            marks = (part.find(f"{_M}dPr/{_M}{name}Chr") for name in ("beg", "end"))
+            first, last = (
+                usual if mark is None else mark.get(f"{_M}val", "") for mark, usual in zip(marks, "()", strict=True)
+            )
+            return first, last
+        case "rad":
+            return "\u221a(", ")"
+        case "nary":
+            sign = part.find(f"{_M}naryPr/{_M}chr")
+            return "\u222b" if sign is None else sign.get(f"{_M}val", ""), ""
+        case "num" | "den" | "sup" if _OPERATOR.search("".join(text.text or "" for text in part.iter(f"{_M}t"))):
+            return "(", ")"
+    return "", ""
 
 
 def _raised_sign(run: Any, before: Sequence[str]) -> str:

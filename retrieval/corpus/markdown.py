@@ -25,6 +25,7 @@ from raisf.utils.text import clean
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 _DEEPEST = 100
@@ -45,9 +46,10 @@ _BEGIN, _MISSED = 3, 3
 """Words by which a line of it is found in the paragraph, and lines in a row that may not be."""
 
 # Attributes as pandoc and kramdown have them at a line's end; the names of tags; comments.
-_ATTRIBUTES = re.compile(r"(?:^|(?<=[\s*_`)\]]))\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?)\}\s*$")
+_ATTRIBUTES = re.compile(r"(?:^|(?<=[\s*_`)\]]))\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?|-)\}\s*$")
 _CODE_TITLE = re.compile(r"""\btitle=["']([^"']+)["']|\[([^\[\]]+)\]\s*$""")
 """What some sites show above code, `title="fees.toml"` or `[fees.toml]` behind its language."""
+_FORMULA = re.compile(r"\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\[^\n])+(?<!\s)\$(?![\d$])")
 _ITEM = re.compile(r"^(?:- |\d+\. )")
 _ATTRIBUTES_BEHIND = re.compile(r"\{:[^{}]*\}")
 _TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
@@ -329,6 +331,17 @@ def _parser() -> "MarkdownIt":
         footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
         return not footnote and reference(state, start, end, silent)
 
+    def formula(state: "StateInline", silent: bool) -> bool:
+        """The rule for what stands between `$`: stars and backslashes in it are signs of mathematics."""
+        found = _FORMULA.match(state.src, state.pos)
+        if found is None:
+            return False
+        if not silent:
+            state.push("text", "", 0).content = found[0]
+        state.pos = found.end()
+        return True
+
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
     parser.block.ruler.at("reference", no_footnote)
+    parser.inline.ruler.before("escape", "formula", formula)
     return parser

@@ -16,19 +16,22 @@ SHORTEST, LONGEST = 50, 130
 BREAK = "\n\n"
 """What parts paragraphs, items of a list and rows of a table in a text: a passage had better end there."""
 
-# A word is a run without spaces, at most 40 characters of it (a data blob must be cut too), or one Chinese, Japanese
-# or Korean character: those scripts put no spaces between words.
+# A word is a run without spaces, at most 40 characters of it (a data blob must be cut too), or where scripts put no
+# spaces between words one Chinese, Japanese or Korean character, or six of Thai, Lao, Burmese or Khmer.
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
-_WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]{{1,40}}")
+_THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+_WORD = re.compile(rf"[{_CJK}]|[{_THAI}]{{1,6}}|[^\s{_CJK}{_THAI}]{{1,40}}")
+_STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
+"""What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
 # No sentence ends behind a title, an initial, or what leads to a number.
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
 _SENTENCE_END = re.compile(
     r"""(?<!\b[A-Z])(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"""
-    r"""[.!?\u2026][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]"""
+    rf"""(?:[.!?\u2026]|[{_STOPS}])[)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*"""
 )
 _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
 _NO_DIGITS = re.compile(r"\D")
-PUNCTUATION = ".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f"
+PUNCTUATION = f".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f{_STOPS}"
 _ENTRIES, _ENTRY = 3, 6
 """Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
 _HEADING = 8
@@ -76,7 +79,7 @@ def _named(header: Sequence[str], row: Sequence[str]) -> list[str]:
 
 def _row_text(cells: Iterable[str]) -> str:
     told = "; ".join(filter(None, cells)).replace(":; ", ": ")  # a cell that leads to the next
-    return f"{told}." if told and told[-1] not in ".!?:\u3002\uff01\uff1f\uff1a" else told
+    return f"{told}." if told and told[-1] not in f".!?:\u3002\uff01\uff1f\uff1a{_STOPS}" else told
 
 
 def address_of(link: str | None, words: str) -> str:

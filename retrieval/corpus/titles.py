@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unicodedata import category
 
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.utils.text import clean
@@ -42,7 +43,9 @@ _OF_PAGES = frozenset(
         "tags template theme title type updated url version weight"
     ).split()
 )
-_WORD = re.compile(r"[^\W\d_]{3,}")
+# Three letters, or one of a script that writes words with fewer: those behind Hebrew.
+_WORD = re.compile(r"[^\W\d_\u0590-\U0010ffff]{3,}|[^\W\d_\u0000-\u058f]+")
+_INITIALS = re.compile(r"[^\W\d_]{2}|[A-Z]\W{1,2}")
 _SAYS_NOTHING = frozenset(
     (
         "abstract article chapter contents copy doc docs document documents download draft file final home index "
@@ -64,7 +67,7 @@ def title_of(file: Path, told: object = None) -> str:
     title = clean(str(told or ""))
     if _MADE_BY.match(title):
         title = title_of(Path(_MADE_BY.sub("", title)))
-    if says_something(title):
+    if says_something(title) or (_INITIALS.fullmatch(title) and title.isupper() and not _NUMERAL.fullmatch(title)):
         return title
     stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem
     name = clean(re.sub(r"[_-]+", " ", stem))
@@ -76,6 +79,7 @@ def title_of(file: Path, told: object = None) -> str:
 
 def says_something(name: str) -> bool:
     """Whether a name tells one document from others."""
+    name = "".join(letter for letter in name if not category(letter).startswith("M"))  # vowels, in India's scripts
     return any(word.casefold() not in _SAYS_NOTHING and not _NUMERAL.fullmatch(word) for word in _WORD.findall(name))
 
 

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, address_of, power_sign, table_rows
 from raisf.retrieval.corpus.templates import without_tags
@@ -17,18 +18,19 @@ from raisf.utils.errors import InputError
 from raisf.utils.text import SOFT_HYPHEN, clean
 
 _NO_DATA = tuple("script style template noscript head svg nav iframe select datalist textarea".split())
-"""Elements that are not seen, and that a table of data has none of."""
+"""Elements that are not seen."""
 # With the reading above a word (ruby), which would break it. What a page has before its body's first paragraph, lxml
 # takes for the head's, where the page leaves out both tags: of a head itself only the title has words.
 _UNSEEN = (*(kind for kind in _NO_DATA if kind != "head"), "title", "rt", "rp")
 _WORDY, _WIDEST = 60, 50
-"""Words that no cell of a table has that is there for its data; columns that a cell spans at most."""
+"""Words that no cell of a table without names has that is there for its data; columns that a cell spans at most."""
 _SPANNING = 8
 """Words of a cell that is told again under each name that it stands under; longer ones are notes."""
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
 """What the last part of an element of MathML shows by where it stands."""
+_NUMERALS = {"1": "decimal", "a": "lowerletter", "A": "upperletter", "i": "lowerroman", "I": "upperroman"}
 _TERMS = {"dt": ":", "dd": "."}
 """What ends a term and its description, as `Deposit: Two rents.`, where they end in no mark of their own."""
 _CELLS, _ROWS = ("td", "th"), ("thead", "tbody", "tfoot", "tr", "caption", "colgroup", "col")
@@ -147,11 +149,13 @@ def _next_number(item: Any, numbers: dict[Any, int]) -> str:
         numbers: By list, the number of its last item.
     """
     parent = item.getparent() if item.tag == "li" else None
-    if parent is None or parent.tag != "ol" or parent.get("type", "1") != "1" or parent.get("reversed") is not None:
+    if parent is None or parent.tag != "ol" or parent.get("reversed") is not None:
+        return ""
+    if (form := _NUMERALS.get(parent.get("type", "1"))) is None:
         return ""
     last = numbers.get(parent, number_of(parent.get("start"), 1) - 1)
     numbers[parent] = number_of(item.get("value"), last + 1)
-    return "" if _NUMBERED.match(item.text or "") else f"{numbers[parent]}. "
+    return "" if _NUMBERED.match(item.text or "") else f"{numeral(numbers[parent], form)}. "
 
 
 def number_of(told: str | None, otherwise: int) -> int:
@@ -192,11 +196,12 @@ def _run(text: str | None) -> str:
 
 def _html_rows(table) -> list[str]:
     """The rows of a table of data, by its columns' names where its first row has them; of a page's layout none."""
-    if len(list(islice(table.iter("table", *_NO_DATA, *HEADINGS), 2))) > 1 or not _only_cells(table):
+    laid = (part for part in table.iter("table", "nav", "iframe", *HEADINGS) if part is not table)
+    if any(part.tag not in HEADINGS or not _in_name(part) for part in laid) or not _only_cells(table):
         return []
     rows = [cells for row in table.iter("tr") if (cells := list(row.iterchildren(*_CELLS)))]
     texts = {cell: clean(_shown([cell])) for row in rows for cell in row}
-    if max(map(len, rows), default=0) < 2 or any(len(text.split()) > _WORDY for text in texts.values()):
+    if max(map(len, rows), default=0) < 2:
         return []
     above = [clean(_shown([caption])) for caption in table.iter("caption")]
     while _is_names(rows[0]) and len(rows[0]) == 1 < len(rows):
@@ -204,6 +209,11 @@ def _html_rows(table) -> list[str]:
     # The rows of names: below one that spans columns stand those of each. A table may consist of names alone.
     named = next((count for count, row in enumerate(rows) if not _is_names(row) or len(row) == 1), 1)
     named = named or int(_is_bold(rows[0]) and not any(map(_is_bold, rows[1:])))
+    if not named and any(len(text.split()) > _WORDY for text in texts.values()):
+        return []
+    if named:  # which a long table's end may tell again
+        names = [texts[cell] for cell in rows[named - 1]]
+        rows[named:] = [row for row in rows[named:] if [texts[cell] for cell in row] != names]
     grid = named_grid(rows, texts, named)
     if not named:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
@@ -217,7 +227,16 @@ def _html_rows(table) -> list[str]:
 
 
 def _is_names(row: list[Any]) -> bool:
-    return all(cell.tag == "th" for cell in row)
+    """Whether a row has columns' names: in a table's head, or all that it says, of which a corner may be nothing."""
+    names = [cell for cell in row if cell.tag == "th"]
+    others = (cell for cell in row if cell.tag != "th")
+    in_head = row[0].getparent().getparent().tag == "thead"
+    return in_head or len(names) == len(row) or (len(names) > 1 and not any(clean(_shown([one])) for one in others))
+
+
+def _in_name(part: Any) -> bool:
+    """Whether a part of a table stands in a cell with a name, or in its caption."""
+    return next(part.iterancestors("th", "caption", "td"), part).tag in ("th", "caption")
 
 
 def _is_bold(row: list[Any]) -> bool:

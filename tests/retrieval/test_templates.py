@@ -48,7 +48,7 @@ def test_a_page_without_its_generator(tmp_path: Path) -> None:
     page = "---\ntitle: Pool\n---\n{% extends 'base' %}\n<ol start=4><li>Pay.<li>Swim.<ol><li>Slowly.</ol></ol>"
     assert read(tmp_path, "a.html", page) == [("Pool", "4. Pay. 5. Swim. 1. Slowly.")]
     page = f"<p>Begin with <code>{{% for x in y %}}</code>.<ol type=a><li>Pay.</ol><ol start={'9' * 5000}><li>Go.</ol>"
-    assert read(tmp_path, "b.html", page) == [("", "Begin with {% for x in y %}. - Pay. 1. Go.")]
+    assert read(tmp_path, "b.html", page) == [("", "Begin with {% for x in y %}. a. Pay. 1. Go.")]
 
 
 def test_numbered_items_of_html_in_markdown_are_cited_by_their_own_lines(tmp_path: Path) -> None:
