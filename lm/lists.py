@@ -36,6 +36,8 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MARK = re.compile(
     r"\s*(?:[-*\u2022+]|\[\d+\][.:)]?|\(\d+\)|\**(?:q|sub[- ]?questions?\s*)?#?\d+\s*[.):]\**)\s+", re.IGNORECASE
 )
+_DIGIT_MARK = re.compile(r"\s*\**\d+\s*[.):]")
+_REMARK = re.compile(r"\s+[-*\u2022+]\s")
 ASKS = ("?", "\uff1f", "\u061f")  # full-width and Arabic, too
 _PARTING = re.compile(r"""("[^"]*"|“[^”]*”|(?<!\w)'(?:[^']|(?<=\w)'(?=\w))*'(?!\w))|;""")
 _INLINE = re.compile(r"(?:^|(?<=\s))(\d+)[.)]\s+")
@@ -47,6 +49,7 @@ def numbers(text: str) -> list[int] | None:
     Returns:
         None where it says anything else beside them, or not to its end.
     """
+    text = re.sub(r"(?<=[\[,])\s*\n|\n\s*(?=\])", " ", text)  # a number a line
     text = re.sub(r"[^\S\n]+", " ", text).strip()
     if NONE.fullmatch(text) or _NO_PASSAGE.fullmatch(text.replace("\n", " ")):
         return []
@@ -78,6 +81,7 @@ def texts(text: str) -> list[str] | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].rstrip(" *").endswith(":") and not _MARK.match(lines[0]):
         lines = lines[1:]  # "Here are the sub-questions:"
+    lines = _without_remarks(lines)
     marked = [bool(_MARK.match(line)) for line in lines]
     if len(lines) == 1:
         parts = list(_inline(lines[0])) or _between_semicolons(lines[0])
@@ -89,6 +93,19 @@ def texts(text: str) -> list[str] | None:
             return None
     items = [plain(part[mark.end() :] if (mark := _MARK.match(part)) else part) for part in parts]
     return items if all(re.search(r"\w", item) for item in items) else None
+
+
+def _without_remarks(lines: list[str]) -> list[str]:
+    """The lines of a list without those below a number that are further in and ask nothing, `   - This gives ...`.
+
+    Numbers may be written as those by which later texts name them, `#1 Who?`.
+    """
+    if len(lines) > 1 and all(line.lstrip().startswith(f"#{number} ") for number, line in enumerate(lines, start=1)):
+        return [f"{number}. {line.lstrip().partition(' ')[2]}" for number, line in enumerate(lines, start=1)]
+    if not lines or not _DIGIT_MARK.match(lines[0]):
+        return lines
+    first = len(lines[0]) - len(lines[0].lstrip())
+    return [line for line in lines if not (_REMARK.match(line[first:]) and not plain(line).endswith(ASKS))]
 
 
 def unmarked(items: list[str]) -> list[str]:

@@ -12,8 +12,12 @@ NONE = ("", "none", UNKNOWN)
 """What a reader that quotes nothing writes for the sentence; in the normal form of texts."""
 _PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "his", "hers", "its", "their", "who", "which"}
 _NEGATIONS = {"not", "no", "never", "none", "nor", "neither", "cannot", "without"}
-_NAME = 5
-"""Words of a name, at most."""
+_NAME, _LONGEST = 5, 60
+"""Words of a name, and of a sentence that may have one for its "she", at most."""
+_NUMBER = re.compile(
+    r"^(?:passage\s*)?[\[(]?\d{1,2}(?:[\])][:.]?|[:.])\s+|\s*[\[(](?:passage\s*)?\d{1,2}[\])]$", re.IGNORECASE
+)
+"""A passage's number, as prompts show it, before or behind what is quoted."""
 _POSSESSIVE = re.compile("['\u2019]s$")
 _EMPHASIS = re.compile(r"(?<!\w)[*_`]+(?=\w)|(?<=\w)[*_`]+(?!\w)")
 _SHORT = 3
@@ -34,8 +38,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation, answer = bare(clean(quoted)), bare(node.answer)
-    taken = None if normal(quotation) in NONE else _source(quotation, passages)
-    node.evidence, source = taken or (None, None)
+    own = _telling(normal(quotation).split()) - set(normal(answer).split())  # else it is the answer once more
+    node.evidence, source = (own and normal(quotation) not in NONE and _source(quotation, passages)) or (None, None)
     if node.answer == UNKNOWN:
         return
     holding = [passage for passage in passages if holds(passage.prompt_text, spellings(answer))]
@@ -73,16 +77,17 @@ def holding_sentence(
 def _source(quotation: str, passages: Sequence[JudgedPassage]) -> tuple[str, JudgedPassage] | None:
     """A quotation and the passage that it is taken from; None where it is of the reader's making.
 
-    Its words stand there in a row, in this order, but for a name where the passage says "she". One that leaves out its
-    sentence's "not" is that whole sentence.
+    Its words stand there in a row, in this order. Where it has a name for the passage's "she", or leaves out its
+    sentence's "not", it is that whole sentence. A passage's number and title are no part of it.
     """
-    quoted = _EMPHASIS.sub("", quotation)
-    for passage in passages:
-        for said, before in _places(passage, len(sentences(quotation))):
-            if holds(_EMPHASIS.sub("", said), [quoted]):
-                return (quotation if _denials(said) == _denials(quotation) else said), passage
-            if _with_a_name(quoted, said, before):
-                return quotation, passage
+    for told in dict.fromkeys((quotation, _NUMBER.sub("", quotation).rpartition(" | ")[2])):
+        quoted = _EMPHASIS.sub("", told)
+        for passage in passages:
+            for said, before in _places(passage, len(sentences(told))):
+                if holds(_EMPHASIS.sub("", said), [quoted]):
+                    return (told if _denials(said) == _denials(told) else said), passage
+                if _with_a_name(quoted, said, before):
+                    return said, passage
     return None
 
 
@@ -97,11 +102,12 @@ def _places(passage: JudgedPassage, length: int) -> Iterator[tuple[str, str]]:
 def _with_a_name(quotation: str, said: str, before: str) -> bool:
     """Whether a quotation is a place's words with a name, which stands before, for one of its pronouns."""
     quoted, words = normal(quotation).split(), normal(said).split()
+    pronouns = [(place, word) for place, word in enumerate(words) if word in _PRONOUNS]
+    if not pronouns or len(quoted) > _LONGEST or _denials(said) != _denials(quotation):
+        return False
     spans = itertools.combinations(range(len(quoted) + 1), 2)
     names = [(start, end) for start, end in spans if end - start <= min(_NAME, len(quoted) - 2)]
-    for place, word in enumerate(words):
-        if word not in _PRONOUNS or _denials(said) != _denials(quotation):
-            continue
+    for place, word in pronouns:
         known = " ".join([before, *words[:place]])
         for start, end in names:
             same = words[max(0, place - start) : place + 1 + len(quoted) - end] == [

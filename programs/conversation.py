@@ -30,7 +30,11 @@ MOST_TURNS = 8
 LONGEST_TURN = 500
 """Characters of a turn that are read."""
 
-_LABEL = re.compile(r"^\**standalone(?: question)?:\**\s*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^\**(?:user|(?:the )?(?:standalone|rewritten|rephrased|reworded|final)(?: (?:question|version))?(?: is)?):\**\s*",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(r"(?<=\?)[\s*]+[(*]*(?:explanation|note|reason|reasoning|i )\b.*", re.IGNORECASE | re.DOTALL)
 
 
 def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
@@ -40,6 +44,12 @@ def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
     for name, value in {"standalone": standalone, **given}.items():
         prediction[name] = value  # dspy.majority votes on the last, which is the program's own
     return prediction
+
+
+def _question_in(text: str) -> str:
+    """The rewritten question without its label, and what the LM says about it."""
+    told = [plain(_LABEL.sub("", clean(line))) for line in _REMARK.sub("", text).split("\n")]
+    return next(filter(asks, told), " ".join(filter(None, told)))
 
 
 def _shortened(text: str) -> str:
@@ -105,7 +115,7 @@ class Conversation(dspy.Module):
                 prediction = (run or Run(None, None, None)).ask(self.rewrite, turns=said, question=question)
         except BudgetSpent:
             return question
-        standalone = plain(_LABEL.sub("", clean(prediction.standalone))) if prediction else ""
+        standalone = _question_in(str(prediction.standalone)) if prediction else ""
         repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
         # "I would like to know where she was born" looks like a refusal too, and may be reworded.
         declines = is_unknown(standalone) or (refuses(standalone) and not refuses(question))

@@ -36,25 +36,36 @@ _ONE_SHAPE = str.maketrans(
 # How LMs that were instructed say that they have no answer: the whole of it, in the words that `normal` leaves.
 _REST = r"(?:(?!\b(?:but|however)\b).)*"
 _SOURCE = r"""(?:(?:the|this|that|these|any|your)\ )?(?:(?:given|provided|above|retrieved)\ )?
-    (?:passages?|texts?|contexts?|documents?|articles?|facts?|sources?|information|question|answer)"""
+    (?:passages?|texts?|contexts?|documents?|articles?|facts?|sources?|information|question|answer)
+    (?:\ (?:given|provided|above))?"""
+_SAYS = r"(?:mention|state|specif|sa(?:y|id)|contain|give|provide|answer|discuss|tell|include|list|indicate)\w*"
+_STATED = r"(?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear)"
 _NO_ANSWER = re.compile(
     rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
-    the\ unknown | none | null | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
-    | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:information|mention|answer)\b{_REST}
+    the\ unknown | none(?:\ {_STATED})? | null | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
+    | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:relevant\ |further\ )?
+      (?:(?:information|mention|answer)\b{_REST} | (?:data|details)(?:\ (?:available|found|given|provided))?)
+    | (?:none|neither)\ (?:of\ )?{_SOURCE}\ (?:do\ |does\ )?{_SAYS}\b{_REST}
+    | no\ (?:relevant\ )?(?:passages?|texts?|documents?|facts?|sources?)\ {_SAYS}\b{_REST}
+    | (?:\S+\ ){{1,8}}(?:is|are|was|were)\ (?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED}
+      \ (?:in|by|from)\ {_SOURCE}
+    | (?:the|his|her|its|their)\ (?:\S+\ ){{1,6}}(?:is|are|was|were|remains?)\ (?:unknown|not\ known)
     | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
     | i\ am\ (?:not\ (?:sure|certain|aware|able|familiar)|unable\ to)\b{_REST}
     | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST}
     | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
-      (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?
-         (?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear) | unknown)
+      (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED} | unknown)
       (?:\ (?:in|by|from)\ {_SOURCE})?
-    | not\ in\ {_SOURCE} | unknown\ (?:(?:as|since|because)\ {_SOURCE}\b{_REST} | not\ in\ {_SOURCE})
+    | not\ in\ {_SOURCE}
+    | (?:{_SOURCE}\ is\ )?unknown\ (?:(?:as|since|because)\ {_SOURCE}\b{_REST} | not\ in\ {_SOURCE})
     | (?:(?:it|{_SOURCE})\ )?(?:can\ ?not|could\ not)\ be\ (?:determined|answered|found|known){_REST}
     | {_SOURCE}\ (?:do|does|did)\ not\ {_REST} | {_SOURCE}\ (?:is|are)\ not\ (?:clear|there|in\ {_SOURCE})\b{_REST}
     )""",
     re.VERBOSE,
 )
 _CURRENCIES = {"£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY"}
+_ACCORDING = re.compile(rf"^(?:based\ on|according\ to)\ {_SOURCE}\ ", re.VERBOSE)
+_SMALL = frozenset("a an the and or of to in on for with by at from".split())
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![\d,])")
 _LONG = re.compile(r"(?<![\w.,])[1-9][0-9]{3,20}(?![\w,])")
 _EMPHASIS = re.compile(r"[*_<>]+")
@@ -68,7 +79,10 @@ _REFUSAL = re.compile(
     r"|cannot|can'?t|n/?a\b|none\b|null\b|nothing|not (?:applicable|possible|needed|necessary|decomposable)"
     r"|no (?:sub|further|additional|other|follow|decomposition|need|more|questions?\b)|there (?:is|are) no"
     r"|(?:so,? )?(?:the )?(?:final )?answer(?: is\b|:)|(?:the(?:se)? )?facts (?:already |are )*suffic"
-    r"|(?:done|enough)\W*$"
+    r"|(?:done|enough|stop)\W*$|-+$|(?:we|i)(?: now)? have enough\b|(?:the|this) question can (?:now )?be answered"
+    r"|(?:no,? )?(?:all )?(?:the |these )?(?:given |found |necessary |required |available |above )*facts "
+    r"(?:found |so far |given |above |already |are |do |now )*(?:suffic|enough|known)"
+    r"|based on (?:the|these) .*\bfacts\b"
     r"|(?:it|this|that|the (?:given )?question)\b.*"
     r"(?:cannot|can't|can not|n't|not |no |impossible|already|simple|atomic))",
     re.IGNORECASE,
@@ -84,10 +98,11 @@ def is_unknown(answer: str) -> bool:
     said = normal(_EMPHASIS.sub(" ", said)) or normal(said)  # "**" may be the answer
     for short, full in _CONTRACTED:
         said = said.replace(short, full)
-    titled = [word[:1].isupper() for word in answer.split()[1:]]
+    small = _SMALL if said.startswith("i ") else ()  # "I Don't Want to Miss a Thing"
+    titled = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
     if {*said.split()} <= {UNKNOWN}:
         return True
-    explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", said)  # "Unknown. The passages do not say."
+    explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", _ACCORDING.sub("", said))  # "Unknown. The passages do not say."
     return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
 
 
@@ -134,9 +149,12 @@ def _plain(text: str) -> str:
 def _pattern(answer: str) -> re.Pattern[str]:
     """What finds an answer's words in a plain text: any marks between two words will do, within a word the same."""
     words = answer.split()
-    parts = [r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", word))) for word in words]
-    first, last = words[0][0], words[-1][-1]
-    return re.compile(_EDGES[_kind(first)][0] + r"\W+".join(parts) + _EDGES[_kind(last)][1])
+    found = ""
+    for before, word in zip(("", *words), words, strict=False):
+        unit = before[-1:].isdigit() and not word[0].isdigit()  # 3 km, also written 3km
+        found += (r"\W*" if unit else r"\W+") * bool(before)
+        found += r"\s*".join(map(re.escape, re.findall(r"\d+|[^\W\d]+|[^\w\s]", word)))
+    return re.compile(_EDGES[_kind(words[0][0])][0] + found + _EDGES[_kind(words[-1][-1])][1])
 
 
 def _kind(character: str) -> str:

@@ -17,7 +17,7 @@ from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 from raisf.utils.text import clean
 
 _ANSWERED = "Intermediate answer:"
-_LABEL = re.compile(r"^\**follow[- ]?up(?: question)?:\**\s*", re.IGNORECASE)
+_LABEL = re.compile(r"^\**follow[-_ ]?up(?: question)?:\**\s*", re.IGNORECASE)
 _NO_MORE = ("", "none", "no")  # and whatever else declines to ask
 
 

@@ -59,6 +59,12 @@ def test_what_cannot_be_read_leaves_the_question_as_it_is() -> None:
         ("x" * 30_000, "Where was she born?"),
         ("**Where was Ada Hill born?**", "Where was Ada Hill born?"),
         ("Standalone question: Where was Ada Hill born?", "Where was Ada Hill born?"),
+        ("The standalone question is: Where was Ada Hill born?", "Where was Ada Hill born?"),
+        ("Rewritten question: Where was Ada Hill born?", "Where was Ada Hill born?"),
+        ("user: Where was Ada Hill born?", "Where was Ada Hill born?"),
+        ('Where was Ada Hill born? Explanation: I replaced "she".', "Where was Ada Hill born?"),
+        ("Here it is.\n\nWhere was Ada Hill born?\n\n(Note: she is the mayor.)", "Where was Ada Hill born?"),
+        ("The user asks where: Velm?", "The user asks where: Velm?"),
     ],
 )
 def test_only_a_question_takes_the_place_of_the_question(said: str, asked: str) -> None:

@@ -152,6 +152,15 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
             "Cannot answer",
         ),
         *("**unknown**", "<unknown>", "unknown (not in the passages)", "Unknown, as the passages do not say"),
+        *("Ann is not mentioned in the passages.", "None of the passages mention Ann.", "Neither passage mentions it."),
+        *(
+            "The passages provided do not mention it.",
+            "Based on the passages, the answer is unknown.",
+            "No data available",
+        ),
+        *("Based on the given facts, it cannot be determined.", "The birthplace is unknown.", "No data"),
+        *("Unknown (no passage mentions it)", "The answer is unknown because the facts do not give it."),
+        *("No relevant information found.", "Insufficient data"),
         *("Unknown. The passages do not say.", "Unknown: it is not stated", "unknown — not mentioned", "N.A."),
     ],
 )
@@ -163,6 +172,9 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
 @pytest.mark.parametrize(
     "answer",
     [
+        *("I Don't Want to Miss a Thing", "I Don't Know How to Love Him", "I Have No Mouth, and I Must Scream"),
+        *("I Can't Stand the Rain", "I Could Not Ask for More", "Breakfast is not included in the price"),
+        *("None of the Above", "Neither", "The tomb of the soldier is unknown to him"),
         *("I Don't Know", "Not Mentioned", "No", "no", "Nonesuch", "None of them were", "No Country for Old Men"),
         *(
             "nothing else matters",
