@@ -31,7 +31,10 @@ MOST_BYTES = 1 << 26
 _ANSWERS = {"choices", "content", "candidates", "output"}
 """Where providers' replies have the answer."""
 
-_TOO_LONG = re.compile(r"maximum context length|available context size")
+_TOO_LONG = re.compile(
+    r"maximum context length|available context size|longer than the (?:model's context|maximum model) length"
+    r"|must have less than \d+ tokens"
+)
 
 
 class Connections:

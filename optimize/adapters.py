@@ -31,7 +31,16 @@ def trained_folder(lm: Any) -> Path | None:
         return None
     beside = lm.lora or lm.probe
     folder = beside or lm.base_engine.folder
-    return folder if beside or (folder / TRAINING).is_file() else None
+    return folder if beside or _was_trained_here(folder) else None
+
+
+def _was_trained_here(folder: Path) -> bool:
+    """Whether a model's folder tells of a training here; other programs write files of that name, too."""
+    try:
+        told = read_json(folder / TRAINING)
+    except (InputError, OSError):
+        return False
+    return isinstance(told, dict) and all(isinstance(told.get(name), str) for name in ("base", "identity"))
 
 
 def check_folder_name(name: str) -> None:

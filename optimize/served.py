@@ -49,15 +49,27 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
     models = _models(api_base)
     place = without_secrets(api_base)
     modules = {name: _module(name, models, place, folder) for name in manifest.weights}
-    bases = [one["id"] for one in models if one.get("parent") is None and one["id"] not in modules.values()]
+    bases = _bases(models, set(modules.values()))
     lms: dict[str, dspy.LM] = {}
     for entry in manifest.lms:
         for name in entry.predictors:
             model = modules.get(name) or next(iter(bases), None)
+            if name not in modules and len(bases) > 1:
+                raise InputError(
+                    f"{place} serves several models beside the modules ({', '.join(bases[:5])}) and does not say which "
+                    "is their base: serve it alone, or set program.PREDICTOR.lm"
+                )
             if model is None:
                 raise InputError(f"{place} serves no base model beside the modules {', '.join(modules.values())}")
             lms[name] = _open(entry, model, api_base)
     return lms
+
+
+def _bases(models: list[dict[str, Any]], modules: set[str]) -> list[str]:
+    """What may be the modules' base: what they name as their parent, else each model that is no module."""
+    told = {str(one["parent"]) for one in models if one["id"] in modules and one.get("parent") is not None}
+    others = [one["id"] for one in models if one.get("parent") is None and one["id"] not in modules]
+    return [one for one in others if one in told] or others
 
 
 def _open(entry: KeptLM, model: str, api_base: str) -> dspy.LM:

@@ -118,13 +118,15 @@ def write(model: Any, lm: LocalLM, method: Method, folder: Path) -> None:
         model.peft_config["default"].inference_mode = True
         model.peft_config["default"].save_pretrained(folder)
         config = read_json(folder / CONFIG)
-        config["target_modules"] = sorted(config["target_modules"])  # a set: else the hash would change at random
+        if not isinstance(wanted := config["target_modules"], str):  # a set: else the hash would change at random
+            config["target_modules"] = sorted(wanted)
         write_json(folder / CONFIG, config)
         found = get_peft_model_state_dict(model, save_embedding_layers=False)
         save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / WEIGHTS)
         return
     base = lm.base_engine
     model.to(base.model.dtype).save_pretrained(folder)
-    for pattern in ("tokenizer*", "*.jinja", "spiece.model"):
+    words = ("vocab.*", "merges.txt", "*token*.json")  # of a tokenizer in several files
+    for pattern in ("tokenizer*", "*.jinja", "spiece.model", *words):
         for path in base.folder.glob(pattern):
             shutil.copy(path, folder)

@@ -156,7 +156,7 @@ class FinetuneRun:
         check_rank(lm, training)
         self.lm, self.train, self.validation, self.training = lm, train, validation, training
         with torch.random.fork_rng():
-            torch.manual_seed(training.seed)
+            torch.manual_seed(training.seed % 2**63)
             self.model = trainable(lm, training.method, training.rank, training.layers, training.go_on)
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
@@ -198,7 +198,7 @@ class FinetuneRun:
             with torch.random.fork_rng():
                 for batch in islice(self._shuffled(len(self.curve)), done, None):
                     # A T5 drops out: what it drops follows from the seed and the step, also after a kill.
-                    torch.manual_seed(self.training.seed + self.steps)
+                    torch.manual_seed((self.training.seed + self.steps) % 2**63)
                     self.learnt += self._step(batch)
                     stepped()
                     if time.monotonic() - started >= seconds and self.steps < len(self.curve) * self.batches:

@@ -13,7 +13,7 @@ import numpy as np
 from raisf.lm.local.causal import CausalRows as Rows
 from raisf.lm.local.multi_lora import BASE, Loras, Slot
 from raisf.lm.local.prefixes import Prefix, joined
-from raisf.lm.local.soundness import check_weights, unreadable
+from raisf.lm.local.soundness import check_tokenizer, check_weights, unreadable
 from raisf.lm.local.token_tree import pack
 from raisf.lm.local.tokenization import Text, TokenizedRow
 from raisf.lm.local.weights import Precision
@@ -91,6 +91,7 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
             logging.enable_progress_bar()
     model, loaded = both
     check_weights(model, loaded, folder)
+    check_tokenizer(tokenizer, model, folder)
     return model.eval().to(device), tokenizer
 
 

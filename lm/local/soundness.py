@@ -28,6 +28,19 @@ def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
     )
 
 
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "*.bpe.model")
+"""Files of which each kind of tokenizer has one."""
+
+
+def check_tokenizer(tokenizer: Any, model: Any, path: Path) -> None:
+    """Raise InputError for a tokenizer without words: of a class that it knows, transformers makes one of nothing."""
+    lacks = not any(next(path.glob(name), None) for name in VOCABULARIES)
+    if lacks and 2 * len(tokenizer) < len(model.get_input_embeddings().weight):
+        raise InputError(
+            f"{path} lacks its tokenizer's words (tokenizer.json, or another of its kind): copy or download it again"
+        )
+
+
 def check_weights(model: Any, loaded: dict[str, Any], path: Path) -> None:
     """Check that a model has all of its weights, and numbers for weights.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from raisf.lm.local.soundness import VOCABULARIES
 from raisf.retrieval.encoders import delta
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
@@ -134,17 +135,17 @@ def _whole_of_delta(folder: Path, name: str) -> Path:
         InputError: The delta is damaged, or its base is gone or another.
     """
     facts = delta.read_facts(folder, name)
+    kind = delta.TRAINED if name == delta.TRAINED else "delta"
+    whole = f"colbert-{kind}-{hash_folder(folder)[:12]}"
+    if (cache_folder() / whole).is_dir():  # wherever its base lies by now
+        return cache_folder() / whole
     base = find_checkpoint(facts["base"])
     if base.sha256 != facts["base_sha256"]:
         raise InputError(
             f"the checkpoint {name} was made on {facts['base']} ({facts['base_sha256'][:12]}), which is now another "
             f"({base.sha256[:12]}): install the version it was made on, or train again"
         )
-    kind = delta.TRAINED if name == delta.TRAINED else "delta"
-    return _made_once(
-        f"colbert-{kind}-{hash_folder(folder)[:12]}",
-        lambda made: delta.apply(base.path, folder, facts["settings"], made),
-    )
+    return _made_once(whole, lambda made: delta.apply(base.path, folder, facts["settings"], made))
 
 
 def _made_once(name: str, make: Callable[[Path], object]) -> Path:
@@ -200,6 +201,8 @@ def _check(path: Path, name: str) -> dict:
     if "linear.weight" not in keys:
         found = "no *.safetensors file" if not weights else "no projection (linear.weight) in its weights"
         raise InputError(f"{name} is not a ColBERT checkpoint: {found} in {path}; {wanted}")
+    if not any(next(path.glob(file), None) for file in VOCABULARIES):
+        raise InputError(f"{name} is not a ColBERT checkpoint: {path} has no tokenizer with words; {wanted}")
     settings = read_json(path / "artifact.metadata")
     return settings.get("config", settings)
 

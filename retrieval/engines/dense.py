@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.lm.local.soundness import check_tokenizer
 from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code, seen_queries
 from raisf.retrieval.engines.base import Index
 from raisf.utils.errors import InputError
@@ -129,6 +130,7 @@ class Tower:
             raise InputError(
                 f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"
             ) from error
+        check_tokenizer(self.tokenizer, self.model, path)
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
         self.longest = min(self.tokenizer.model_max_length, positions, longest)
         self.cut = 0

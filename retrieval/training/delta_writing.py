@@ -47,7 +47,7 @@ def write_delta(
     told = read_json(trained.path / PROVENANCE) if (trained.path / PROVENANCE).is_file() else {}
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "base": str(base),
+        "base": str(Path(base).resolve()) if Path(base).is_dir() else str(base),
         "base_sha256": old.sha256,
         "settings": read_json(trained.path / SETTINGS),
         "training": training or {name: value for name, value in told.items() if name not in ("queries", "curve")},

@@ -15,6 +15,7 @@ from raisf.lm import pocket
 from raisf.lm.connect import adapter_for, connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.artifact import load, save
+from raisf.optimize.served import _bases
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError, LMError
 
@@ -70,6 +71,13 @@ def test_each_predictor_asks_its_module_and_gets_the_probabilities_of_the_proces
         save(there, again)
         kept: Any = load(again, lm=there.know.lm)
         assert said(kept, "know").probabilities == said(there, "know").probabilities
+
+
+def test_the_base_is_what_the_modules_name_and_never_guessed_among_several() -> None:
+    """Answers went to the first model of a proxy's list, such as one that makes vectors."""
+    listed = [{"id": "embedder"}, {"id": "base"}, {"id": "know", "parent": "base"}]
+    assert _bases(listed, {"know"}) == ["base"]
+    assert _bases([{"id": "embedder"}, {"id": "base"}, {"id": "know"}], {"know"}) == ["embedder", "base"]
 
 
 def test_a_server_without_the_module_is_told_by_name(llamas: Any, artifact: Path) -> None:
