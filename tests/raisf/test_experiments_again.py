@@ -17,7 +17,7 @@ from raisf.experiments.catalog import EXPERIMENTS
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real_rows import RowChoice
-from raisf.experiments.remarks import given_lines
+from raisf.experiments.remarks import given_lines, remarks
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.utils.errors import InputError
@@ -193,6 +193,11 @@ def test_an_artifact_is_asked_in_the_form_of_all_rows_and_has_no_other_judges(wo
     assert "evidence" not in told and "max_depth 1" in told
     (told,) = given_lines(workspace, {"ra-isf, weights, max_depth 2": Setting("weights", {"max_depth": 2})})
     assert "max_depth" not in told, "the row says it"
+    listwise = Setting("weights", {"relevance": "listwise"})
+    _, told = given_lines(workspace, {"ra-isf, weights": Setting("weights"), "its sets": listwise})
+    assert told == "It has other judges than its sets: compiled here, for pocket."
+    told = " ".join(remarks(workspace, {"blendfilter": Setting("rag"), "bm25": Setting("rag", engine="bm25")}))
+    assert told == "Rows that name no retriever search with bm25, as those that name it do."
     takes = workspace.learning.takes_given
     assert takes(Setting("weights", {"relevance": "pointwise", "k": 3}))
     assert not takes(Setting("weights", {"relevance": "listwise"})) and not takes(Setting("weights", base="pocket"))

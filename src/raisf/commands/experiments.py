@@ -34,6 +34,8 @@ def check_told(name: str, told: Mapping[str, Any]) -> None:
     for one in (one for one, was in told.items() if was):
         # Those that show one RA-ISF have no few-shot rows: who asks for zero-shot there asks for another RA-ISF.
         instead = {**INSTEAD, "--zero-shot": "--variant zero-shot" if name in OF_ONE else "--only"}.get(one)
+        if one == "--zero-shot" and name.startswith("blendfilter-") and name != "blendfilter-main":
+            raise InputError(f"{one} is not for {name}, whose rows are all zero-shot: leave it out")
         remedy = f"leave it out{f', or give {instead}' if instead else ''}"
         if name in NOT_FOR.get(one, ()):
             raise InputError(f"{one} is not for {name}: {remedy}")

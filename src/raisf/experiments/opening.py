@@ -166,6 +166,7 @@ def open_program(
     searches: bool = True,
     about: Path | str | None = None,
     questions: Sequence[Any] = (),
+    warns: bool = True,
     **options: Any,
 ) -> Any:
     """A program that is ready to be asked.
@@ -179,6 +180,7 @@ def open_program(
         searches: False where it will not be asked to search: then it needs no index.
         about: The index that it is asked about without searching it; like that, it decides on the default LM.
         questions: What it will be asked, as far as that is known; they decide where there is no index.
+        warns: Whether to say so where an artifact asks a pocket model about the real world.
         **options: Constructor options of the program, instead of its defaults, or of what the artifact holds.
 
     Raises:
@@ -207,7 +209,10 @@ def open_program(
     elif name in SHIPPED or Path(name).is_dir():
         if name in SHIPPED and searches and index is None:
             raise own.without_index(name)
-        return _open_artifact(name, lm, _open_index(index, where), options)
+        program = _open_artifact(name, lm, _open_index(index, where), options)
+        if lm.spec is None and warns:
+            _warn_of_made_up(name, program)
+        return program
     else:
         raise InputError(
             f"no program {name!r}: choose one of {', '.join([*PROGRAMS, *SHIPPED])}, or give a folder made by "
@@ -263,8 +268,6 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         lm = replace(lm, spec=folder)  # it is called after its LM, whose options these are
     api_base = lm.api_base if lm.spec is None else None
     compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
-    if lm.spec is None:
-        _warn_of_made_up(folder, compiled)
     for _, predictor in compiled.named_predictors():
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:

@@ -1,10 +1,11 @@
 """What a reader has to know of the rows of a table beside their figures."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from raisf.experiments.comparing import by_reason, left_out_lines
 from raisf.experiments.settings import PREDICTORS, Setting
+from raisf.lm.local.weights import Precision
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -21,6 +22,10 @@ def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator
     same = [label for label, setting in settings.items() if repr(setting) in workspace.unchanged]
     if same:
         yield f"On the dev split compiling made {'; '.join(same)} no better: they are as before."
+    named = {one.engine for one in settings.values() if one.engine}
+    if named and any(one.engine is None and workspace.searches(one) for one in settings.values()):
+        own = workspace.indexes.searched or "the one of --index"
+        yield f"Rows that name no retriever search with {own}{', as those that name it do' * (own in named)}."
     yield from given_lines(workspace, settings)
     yield from seen_lines({label: workspace.seen.get(repr(setting), []) for label, setting in settings.items()})
     yield from left_out_lines(workspace.left_out)
@@ -46,13 +51,14 @@ def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iter
 
     usual = defaults(PROGRAMS["ra-isf"]) | workspace.faithful("ra-isf")
     for program, folder in workspace.learning.given.items():
-        rows = [one for one in settings.values() if one.program == program and workspace.learning.takes_given(one)]
+        all_rows = {label: one for label, one in settings.items() if one.program == program}
+        rows = {label: one for label, one in all_rows.items() if workspace.learning.takes_given(one)}
         if not rows:
             continue
         manifest = read(folder)
         asked = [workspace.lm.spec or ""] if workspace.remote else [_asked(kept.connect) for kept in manifest.lms]
         options = {**manifest.options, **workspace.learning.formed.get(program, {})}
-        varied = set[str]().union(*(row.options for row in rows))
+        varied = set[str]().union(*(row.options for row in rows.values()))
         told_of = ((name, value) for name, value in options.items() if name not in varied)
         own = [f"{name} {value}" for name, value in told_of if value != usual.get(name)]
         more = sorted(manifest.weights.keys() - PREDICTORS.values())
@@ -62,8 +68,15 @@ def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iter
         if more:
             told.append(f"and weights of their own for {', '.join(more)} too, where the paper trains judges alone")
         yield f"{', '.join(told)}."
+        if others := all_rows.keys() - rows.keys():
+            yield f"It has other judges than {'; '.join(sorted(others))}: compiled here, for {workspace.lm.spec}."
 
 
 def _asked(lm: "Connection") -> str:
-    most = f" ({lm.max_tokens} tokens an answer at most)" if lm.max_tokens else ""
-    return lm.spec.partition("#")[0] + most
+    """An LM of an artifact and its own options, which hold in its rows."""
+    spec, _, weights = lm.spec.partition("#")
+    precision = next((one for one in get_args(Precision) if weights.endswith(one)), "")
+    most = f"{lm.max_tokens} tokens an answer at most" if lm.max_tokens else ""
+    warm = f"temperature {lm.temperature:g}" if lm.temperature else ""
+    told = ", ".join(filter(None, [most, warm, precision]))
+    return f"{spec} ({told})" if told else spec

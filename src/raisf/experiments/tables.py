@@ -110,7 +110,7 @@ def fault_lines(reports: Mapping[str, Report]) -> str:
 
 def joined(*texts: str) -> str:
     """A text of those that are not empty."""
-    return " ".join(filter(None, texts))
+    return " ".join(part for text in texts for part in text.split(" ") if part)
 
 
 def main(workspace: "Workspace", answers: Answers) -> list[Section]:

@@ -133,7 +133,7 @@ class Workspace:
             from raisf.optimize.optimizers.selection import GIVEN, ZERO_SHOT
 
             lm = self.lm if self.remote else None  # where an endpoint is, no artifact says
-            program = open_program(str(artifact), lm=lm, index=index, **setting.options)
+            program = open_program(str(artifact), lm=lm, index=index, warns=False, **setting.options)
             self.learning.give_form(program, setting)
             report = getattr(program, "compile_report", None) or {}
             taught = report.get("judge_rows")
