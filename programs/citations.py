@@ -39,7 +39,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation, answer = bare(clean(quoted)), bare(node.answer)
     own = _telling(normal(quotation).split()) - set(normal(answer).split())  # else it is the answer once more
-    node.evidence, source = (own and normal(quotation) not in NONE and _source(quotation, passages)) or (None, None)
+    taken = _source(quotation, passages) if own and normal(quotation) not in NONE else None
+    node.evidence, source = taken or (None, None)
     if node.answer == UNKNOWN:
         return
     holding = [passage for passage in passages if holds(passage.prompt_text, spellings(answer))]
