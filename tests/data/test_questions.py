@@ -52,7 +52,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
         ("", "holds no questions"),
         ('{"question": " ", "answer": "a"}', "question 1: 'question'"),
         ('{"question": "q"}', "'answer'"),
-        ('{"question": "q", "answer": 5}', "'answer'"),
+        ('{"question": "q", "answer": {"a": 5}}', "'answer'"),
         ('["q", "a"]', "line 1: expected an object"),
         ('{"id": 1, "question": "q", "answer": "a"}\n{"id": 1, "question": "r", "answer": "a"}', "share the id"),
     ],

@@ -280,7 +280,7 @@ def test_all_answers_of_a_row_count_the_one_first_and_once():
         ({**TRIVIA, "Question": "  "}, "'question' must be a text"),
         ({**HOTPOT, "supporting_facts": [3]}, "expected pairs of 'title' and 'sent_id'; found [3]"),
         ({**BIG_BENCH, "target_scores": {}}, "'answer'"),
-        ({"question": "q", "answers": ["a", 7]}, "'answers' a list of texts; found ['a', 7]"),
+        ({"question": "q", "answers": ["a", [7]]}, "'answers' a list of texts; found ['a', [7]]"),
         ({**STRATEGY, "decomposition": 4}, "not as strategyqa has it"),
         ({**MUSIQUE, "question_decomposition": [{"id": 1}]}, "no 'question' in it, as musique has"),
     ],

@@ -95,7 +95,7 @@ def test_a_comparison_with_hostile_labels_shows_its_tables_and_draws_its_figures
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["tree", "json"])
 def test_asking_over_hostile_passages_prints_no_control_character(home, capsys, more):
     argv = ["ask", f"Who is Belrin's mayor? {HOSTILE}", "--program", "rag", "--index", str(home / "index")]
-    assert cli.main([*argv, "--lm", "pocket", *more]) == 0
+    assert cli.main([*argv, "--lm", "pocket", *more]) in (0, 1), "1 where the reply could not be read"
     shown = capsys.readouterr()
     assert is_harmless(shown.out) and is_harmless(shown.err)
     if more:
