@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from raisf.data.tables import LISTS
+from raisf.utils.text import answer_text, number_text
 from raisf.utils.wording import is_yes_no
 
 _PARAGRAPH = re.compile(r"-\d+$")
@@ -305,11 +306,9 @@ _SCHEMAS = {
 
 def _as_text(answer: Any) -> Any:
     """An answer that is written as true, false or a number, as text; what is none of these as it is."""
-    if isinstance(answer, bool):
-        return _YES_NO[not answer]
-    if not isinstance(answer, int | float) or not math.isfinite(answer):
-        return answer
-    return str(int(answer) if answer == int(answer) else answer)  # a column with gaps has 42.0 for 42
+    if isinstance(answer, float) and math.isfinite(answer):
+        return number_text(answer)
+    return answer_text(answer) if isinstance(answer, int) else answer
 
 
 def _listed(value: Any) -> list[Any]:

@@ -105,6 +105,8 @@ def _without_remarks(lines: list[str]) -> list[str]:
     if not lines or not _DIGIT_MARK.match(lines[0]):
         return lines
     first = len(lines[0]) - len(lines[0].lstrip())
+    if not all(line.rstrip(" *").endswith(ASKS) for line in lines if _DIGIT_MARK.match(line)):
+        return lines
     return [line for line in lines if not (_REMARK.match(line[first:]) and not plain(line).endswith(ASKS))]
 
 

@@ -13,13 +13,13 @@ NONE = ("", "none", UNKNOWN)
 _PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "his", "hers", "its", "their", "who", "which"}
 _NEGATIONS = {"not", "no", "never", "none", "nor", "neither", "cannot", "without"}
 _NAME, _LONGEST = 5, 60
-"""Words of a name, and of a sentence that may have one for its "she", at most."""
+"""Words of a name, and of a sentence, at most."""
 _NUMBER = re.compile(
     r"^(?:passage\s*)?[\[(]?\d{1,2}(?:[\])][:.]?|[:.])\s+|\s*[\[(](?:passage\s*)?\d{1,2}[\])]$", re.IGNORECASE
 )
 """A passage's number, as prompts show it, before or behind what is quoted."""
 _POSSESSIVE = re.compile("['\u2019]s$")
-_EMPHASIS = re.compile(r"(?<!\w)[*_`]+(?=\w)|(?<=\w)[*_`]+(?!\w)")
+_EMPHASIS = re.compile(r"(?<![\w*`])[*_`]++(?=\w)|(?<=[^\W_])[*_`]++(?!\w)")
 _SHORT = 3
 """Letters of words that stand everywhere, such as "of" and "the"."""
 
@@ -38,8 +38,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     shown = set(read)
     passages = [passage for passage in node.passages if passage.prompt_text in shown]
     quotation, answer = bare(clean(quoted)), bare(node.answer)
-    own = _telling(normal(quotation).split()) - set(normal(answer).split())  # else it is the answer once more
-    taken = _source(quotation, passages) if own and normal(quotation) not in NONE else None
+    taken = None if normal(quotation) in NONE else _source(quotation, passages, answer)
     node.evidence, source = taken or (None, None)
     if node.answer == UNKNOWN:
         return
@@ -75,20 +74,34 @@ def holding_sentence(
     return (best[1], best[2]) if best else (None, None)
 
 
-def _source(quotation: str, passages: Sequence[JudgedPassage]) -> tuple[str, JudgedPassage] | None:
+def _source(quotation: str, passages: Sequence[JudgedPassage], answer: str) -> tuple[str, JudgedPassage] | None:
     """A quotation and the passage that it is taken from; None where it is of the reader's making.
 
     Its words stand there in a row, in this order. Where it has a name for the passage's "she", or leaves out its
-    sentence's "not", it is that whole sentence. A passage's number and title are no part of it.
+    sentence's "not", it is that whole sentence. A passage's number and title are no part of it; the answer alone is
+    none.
     """
-    for told in dict.fromkeys((quotation, _NUMBER.sub("", quotation).rpartition(" | ")[2])):
-        quoted = _EMPHASIS.sub("", told)
+    for undressed in (True, False):
         for passage in passages:
-            for said, before in _places(passage, len(sentences(told))):
-                if holds(_EMPHASIS.sub("", said), [quoted]):
-                    return (told if _denials(said) == _denials(told) else said), passage
-                if _with_a_name(quoted, said, before):
-                    return said, passage
+            told = _NUMBER.sub("", quotation) if undressed else quotation
+            for sign in (" | ", ": ") if undressed and passage.title else ():
+                told = told.removeprefix(f"{passage.title}{sign}")
+            if not _telling(normal(told).split()) - set(normal(answer).split()):
+                continue
+            if found := _taken(told, passage):
+                return found, passage
+    return None
+
+
+def _taken(quotation: str, passage: JudgedPassage) -> str | None:
+    """The words of a passage that a quotation is."""
+    quoted = _EMPHASIS.sub("", quotation)
+    for said, before in _places(passage, len(sentences(quotation))):
+        if holds(_EMPHASIS.sub("", said), [quoted]):
+            same = _denials(said) == _denials(quotation) or len(said.split()) > _LONGEST  # which is no sentence
+            return quotation if same else said
+        if _with_a_name(quoted, said, before):
+            return said
     return None
 
 
@@ -104,7 +117,8 @@ def _with_a_name(quotation: str, said: str, before: str) -> bool:
     """Whether a quotation is a place's words with a name, which stands before, for one of its pronouns."""
     quoted, words = normal(quotation).split(), normal(said).split()
     pronouns = [(place, word) for place, word in enumerate(words) if word in _PRONOUNS]
-    if not pronouns or len(quoted) > _LONGEST or _denials(said) != _denials(quotation):
+    others = len(set(quoted) - set(words))
+    if not pronouns or others > _NAME or len(quoted) > _LONGEST or _denials(said) != _denials(quotation):
         return False
     spans = itertools.combinations(range(len(quoted) + 1), 2)
     names = [(start, end) for start, end in spans if end - start <= min(_NAME, len(quoted) - 2)]

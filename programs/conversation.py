@@ -34,7 +34,10 @@ _LABEL = re.compile(
     r"^\**(?:user|(?:the )?(?:standalone|rewritten|rephrased|reworded|final)(?: (?:question|version))?(?: is)?):\**\s*",
     re.IGNORECASE,
 )
-_REMARK = re.compile(r"(?<=\?)[\s*]+[(*]*(?:explanation|note|reason|reasoning|i )\b.*", re.IGNORECASE | re.DOTALL)
+_REMARK = re.compile(
+    r"(?<=\?)[\s*]++\(?(?:explanation|note|reason|reasoning|i (?:replaced|rewrote|changed|resolved|made|added))\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
@@ -48,8 +51,9 @@ def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
 
 def _question_in(text: str) -> str:
     """The rewritten question without its label, and what the LM says about it."""
-    told = [plain(_LABEL.sub("", clean(line))) for line in _REMARK.sub("", text).split("\n")]
-    return next(filter(asks, told), " ".join(filter(None, told)))
+    parts = [clean(part) for part in re.split(r"\n\s*\n", _REMARK.sub("", text[: 2 * MAX_QUESTION_CHARACTERS]))]
+    asked = next((part for part in parts if part.rstrip(" *_\"'").endswith("?")), " ".join(filter(None, parts)))
+    return plain(_LABEL.sub("", asked))
 
 
 def _shortened(text: str) -> str:

@@ -47,7 +47,7 @@ _NO_ANSWER = re.compile(
       (?:(?:information|mention|answer)\b{_REST} | (?:data|details)(?:\ (?:available|found|given|provided))?)
     | (?:none|neither)\ (?:of\ )?{_SOURCE}\ (?:do\ |does\ )?{_SAYS}\b{_REST}
     | no\ (?:relevant\ )?(?:passages?|texts?|documents?|facts?|sources?)\ {_SAYS}\b{_REST}
-    | (?:\S+\ ){{1,8}}(?:is|are|was|were)\ (?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED}
+    | (?!(?:yes|no)\ )(?:\S+\ ){{1,8}}(?:is|are|was|were)\ (?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED}
       \ (?:in|by|from)\ {_SOURCE}
     | (?:the|his|her|its|their)\ (?:\S+\ ){{1,6}}(?:is|are|was|were|remains?)\ (?:unknown|not\ known)
     | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
@@ -79,10 +79,11 @@ _REFUSAL = re.compile(
     r"|cannot|can'?t|n/?a\b|none\b|null\b|nothing|not (?:applicable|possible|needed|necessary|decomposable)"
     r"|no (?:sub|further|additional|other|follow|decomposition|need|more|questions?\b)|there (?:is|are) no"
     r"|(?:so,? )?(?:the )?(?:final )?answer(?: is\b|:)|(?:the(?:se)? )?facts (?:already |are )*suffic"
-    r"|(?:done|enough|stop)\W*$|-+$|(?:we|i)(?: now)? have enough\b|(?:the|this) question can (?:now )?be answered"
+    r"|(?:done|enough|stop)\W*$|-+$|(?:we|i)(?: now)? have enough\b"
+    r"|(?:the|this) question can (?:now )?be answered(?: now)?\W*$"
     r"|(?:no,? )?(?:all )?(?:the |these )?(?:given |found |necessary |required |available |above )*facts "
-    r"(?:found |so far |given |above |already |are |do |now )*(?:suffic|enough|known)"
-    r"|based on (?:the|these) .*\bfacts\b"
+    r"(?:found |so far |given |above |already |are |do |now )*(?:suffic|enough|known\W*$)"
+    r"|based on (?:the|these) [\w ]*\bfacts\b(?!.*\b(?:who|whose|what|which|where|when|how|is there|did)\b)"
     r"|(?:it|this|that|the (?:given )?question)\b.*"
     r"(?:cannot|can't|can not|n't|not |no |impossible|already|simple|atomic))",
     re.IGNORECASE,
@@ -153,7 +154,7 @@ def _pattern(answer: str) -> re.Pattern[str]:
     for before, word in zip(("", *words), words, strict=False):
         unit = before[-1:].isdigit() and not word[0].isdigit()  # 3 km, also written 3km
         found += (r"\W*" if unit else r"\W+") * bool(before)
-        found += r"\s*".join(map(re.escape, re.findall(r"\d+|[^\W\d]+|[^\w\s]", word)))
+        found += r"\s*".join(map(re.escape, re.findall(r"\d+|[^\W\d]\w*|[^\w\s]", word)))
     return re.compile(_EDGES[_kind(words[0][0])][0] + found + _EDGES[_kind(words[-1][-1])][1])
 
 

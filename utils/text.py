@@ -34,6 +34,11 @@ def answer_text(value: object, answers: Collection[str] = ()) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) and str(value) not in answers else text_of(value)
 
 
+def number_text(number: float) -> str:
+    """A number as it is written; a whole one without its point, as a column with gaps has 42.0 for 42."""
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
 def clean(text: object) -> str:
     """The same on one line, white space as single spaces.
 

@@ -33,6 +33,7 @@ def test_numbers_are_answers():
     """42 was refused as a list of something else than texts."""
     row = {"question": "How many?", "answer": 42, "answers": [42.0, 2.5, "forty-two"]}
     assert question_row(row)["answers"] == ["42", "2.5", "forty-two"]
+    assert question_row({"question": "How many?", "answer": [10**400, 1e300]})["answers"] == [str(10**400), "1e+300"]
     with pytest.raises(ValueError, match="must be a text"):
         question_row({"question": "How many?", "answer": [float("inf")]})
 

@@ -315,3 +315,14 @@ def test_a_quotation_that_only_repeats_the_answer_is_none(quoted: str) -> None:
     asked = Node(question="Where was Henrik Ibsen born?", answer="Skien", route="passages", passages=[museum, ibsen])
     cite(asked, quoted, [museum.prompt_text, ibsen.prompt_text])
     assert asked.found_afterwards and asked.cited == "Henrik Ibsen"
+
+
+def test_only_its_own_title_is_taken_off_a_quotation() -> None:
+    """Of a row of a table all but its last cell was taken for a title, and another passage with that was cited."""
+    ticket = JudgedPassage.of(Passage("t", "A ticket costs 120 EUR in Rome.", "Prices"))
+    row = JudgedPassage.of(Passage("h", "Sonne | Bregenz | 4 | 120 EUR", "Hotels"))
+    asked = Node(question="What does the Sonne cost?", answer="120 EUR", route="passages", passages=[ticket, row])
+    cite(asked, "Sonne | Bregenz | 120 EUR", [ticket.prompt_text, row.prompt_text])
+    assert asked.found_afterwards or asked.cited == "Hotels"
+    cite(asked, "Hotels: Sonne | Bregenz | 4 | 120 EUR", [ticket.prompt_text, row.prompt_text])
+    assert (asked.evidence, asked.cited) == ("Sonne | Bregenz | 4 | 120 EUR", "Hotels")

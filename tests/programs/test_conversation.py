@@ -64,6 +64,9 @@ def test_what_cannot_be_read_leaves_the_question_as_it_is() -> None:
         ("user: Where was Ada Hill born?", "Where was Ada Hill born?"),
         ('Where was Ada Hill born? Explanation: I replaced "she".', "Where was Ada Hill born?"),
         ("Here it is.\n\nWhere was Ada Hill born?\n\n(Note: she is the mayor.)", "Where was Ada Hill born?"),
+        ("Who wrote\nthe book that won in 1990?", "Who wrote the book that won in 1990?"),
+        ("What is Saturn V? I want to know how tall it is.", "What is Saturn V? I want to know how tall it is."),
+        ("**Where was Ada Hill born?**\n\nI took her name.", "Where was Ada Hill born?"),
         ("The user asks where: Velm?", "The user asks where: Velm?"),
     ],
 )

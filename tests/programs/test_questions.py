@@ -174,6 +174,7 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
     [
         *("I Don't Want to Miss a Thing", "I Don't Know How to Love Him", "I Have No Mouth, and I Must Scream"),
         *("I Can't Stand the Rain", "I Could Not Ask for More", "Breakfast is not included in the price"),
+        *("No, slavery is not mentioned in the document", "Yes, it is not explicitly mentioned in the text"),
         *("None of the Above", "Neither", "The tomb of the soldier is unknown to him"),
         *("I Don't Know", "Not Mentioned", "No", "no", "Nonesuch", "None of them were", "No Country for Old Men"),
         *(

@@ -22,7 +22,16 @@ def test_who_says_in_a_sentence_that_facts_suffice_asks_no_more(said: str) -> No
 
 
 @pytest.mark.parametrize(
-    "said", ["What facts are known of Velm?", "Name the director of Psycho", "I Am Legend >> director", "Stop whom?"]
+    "said",
+    [
+        "What facts are known of Velm?",
+        "Name the director of Psycho",
+        "I Am Legend >> director",
+        "Stop whom?",
+        "Based on these facts, which city is larger",
+        "The facts known about the director of Jaws",
+        "This question can be answered by whom",
+    ],
 )
 def test_what_asks_is_asked(said: str) -> None:
     assert next_question(said, [Node(question="Who?")]) == said
@@ -38,6 +47,8 @@ def test_a_remark_below_a_numbered_question_is_none_of_the_list() -> None:
         "Who wrote Emma?",
         "Who wrote Persuasion?",
     ]
+    assert texts("1. Jaws >> director\n   - #1 >> spouse") == ["Jaws >> director", "#1 >> spouse"]
+    assert texts("1. A:\n   - Find the director of Jaws\n2. Compare") is not None
     assert texts("#1 Who wrote Emma?\n#2 Where was #1 born?") == asked[:2]
 
 
@@ -52,6 +63,7 @@ def test_numbers_may_stand_on_lines_of_their_own() -> None:
         *(("50 %", "50% of it", True), ("3km", "It is 3 km long", True), ("3,776 m", "It has 3776m.", True)),
         *(("5 °C", "below 5°C", True), ("10 MB", "of 10MB", True), ("B2B", "a B2B shop", True)),
         *(("5 km", "It is 35km long", False), ("3 km", "at 3 kmh", False), ("5", "It is 5km", True)),
+        *(("A4", "a 4 km road", False), ("5 km\u00b2", "5 km 2 villages away", False), ("M1", "I'm 1 of them", False)),
     ],
 )
 def test_a_unit_may_stand_apart_from_its_number_or_not(answer: str, text: str, held: bool) -> None:
