@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import dspy
@@ -31,8 +32,9 @@ from raisf.utils.predictors import all_predictors
 _HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
 # What DSPy keeps in a module's lists, beside what is the user's own.
 _NOTING = frozenset({"callbacks", "history"})
-# What every predictor has.
-_PREDICTS = frozenset({"signature", "fields", "config", "demos", "lm", "traces", "train"})
+_GROWING = list | dict | set
+# The adapters that are being told.
+_adapters: ContextVar[frozenset[int]] = ContextVar("adapters", default=frozenset())
 
 
 def describe(program: dspy.Module) -> dict[str, Any]:
@@ -44,15 +46,15 @@ def describe(program: dspy.Module) -> dict[str, Any]:
     address is left out: the same model may be served elsewhere when a run resumes. Texts are hashes, too, but for the
     options of our own programs: any other may be a key.
     """
-    return _describe(program, frozenset())
+    return _describe(program, set())
 
 
-def _describe(part: Any, told: frozenset[int]) -> dict[str, Any]:
+def _describe(part: Any, told: set[int]) -> dict[str, Any]:
     """See `describe`.
 
     Args:
         part: A module, or a parameter of DSPy's that is none, such as a `dspy.Retrieve`.
-        told: The ids of what is described elsewhere, and of what this stands in.
+        told: The ids of what is described elsewhere, or was before: each is once. It grows.
     """
     predictors = all_predictors(part) if isinstance(part, dspy.Module) else []
     modules = list(part.named_sub_modules()) if isinstance(part, dspy.Module) else []
@@ -74,7 +76,7 @@ def _is_hung(path: str) -> bool:
     return not _HUNG.isdisjoint(re.split(r"[.\[]", path))
 
 
-def _describe_parts(program: dspy.Module, modules: list[tuple[str, Any]], told: frozenset[int]) -> dict[str, Any]:
+def _describe_parts(program: dspy.Module, modules: list[tuple[str, Any]], told: set[int]) -> dict[str, Any]:
     """What a program searches, and what the modules in it are, without its predictors."""
     described = dict[str, Any]()
     if getattr(program, "retriever", None) is None and (retriever := searched(program)) is not None:
@@ -89,7 +91,7 @@ def _describe_parts(program: dspy.Module, modules: list[tuple[str, Any]], told: 
     return described
 
 
-def _describe_predictors(program: Any, predictors: list[tuple[str, dspy.Predict]], told: frozenset[int]) -> Any:
+def _describe_predictors(program: Any, predictors: list[tuple[str, dspy.Predict]], told: set[int]) -> Any:
     """What the predictors of a program are."""
     described = dict[str, Any]()
     for name, predictor in predictors:
@@ -100,7 +102,9 @@ def _describe_predictors(program: Any, predictors: list[tuple[str, dspy.Predict]
         if not _is_dspys(predictor):
             decides["class"] = class_of(predictor)
             options = {} if predictor is program else _describe_module(predictor, told)
-            described |= {f"{name}.{option}": options[option] for option in options.keys() - _PREDICTS}
+            # Of others nobody knows whether they are counts.
+            named = options.keys() & (taken(type(predictor)) | {f"_{one}" for one in taken(type(predictor))})
+            described |= {f"{name}.{option}": options[option] for option in named - {"signature", "config"}}
         if any(field.annotation is not str for field in signature.fields.values()):  # its state leaves types out
             decides["types"] = dspy.ChatAdapter().format_field_structure(signature)
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos, **decides})
@@ -114,7 +118,7 @@ def _is_dspys(one: Any) -> bool:
     return type(one).__module__.startswith("dspy.")
 
 
-def _describe_module(module: Any, told: frozenset[int]) -> dict[str, Any]:
+def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
     """A module's own options and what it searches; an adapter's."""
     described: dict[str, Any] = {}
     if _is_dspys(module) and "<locals>" in class_of(module):  # what an optimizer made, such as an ensemble
@@ -127,9 +131,11 @@ def _describe_module(module: Any, told: frozenset[int]) -> dict[str, Any]:
     for name, value in sorted(vars(module).items()):
         passing = name == "stage" and isinstance(module, dspy.Predict | dspy.Retrieve)  # drawn anew for each of them
         hidden = name.startswith("_") and not (name in private and isinstance(value, str | bool | int | float))
-        if name in _NOTING and isinstance(value, list):
+        if name in _NOTING and isinstance(value, list) and name not in options:
             value = [one for one in value if not isinstance(one, BaseCallback) and not _is_call(one)]
-            passing = not value
+            passing = not value or name == "history"  # of its own runs
+        # A cache of a retriever's or an adapter's own, or what it has met.
+        passing |= not isinstance(module, dspy.Module) and name not in options and isinstance(value, _GROWING)
         if passing or hidden or name in unchanged:
             continue
         if isinstance(value, str):
@@ -168,8 +174,12 @@ def describe_lm(lm: Any, signature: Any = None) -> str | None:
     told = {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     settings |= {name: value if known or isinstance(value, bool) else digest(value) for name, value in told.items()}
     settings |= {name: value.model for name, value in vars(adapter).items() if isinstance(value, dspy.LM)}
-    if not known:  # what it has beside what DSPy's have
-        options = _describe_module(adapter, frozenset())
+    if not known and id(adapter) not in (above := _adapters.get()):  # what it has beside what DSPy's have
+        token = _adapters.set(above | {id(adapter)})  # a module in it may be asked by it
+        try:
+            options = _describe_module(adapter, set())
+        finally:
+            _adapters.reset(token)
         names = sorted(options.keys() - settings.keys() - vars(dspy.ChatAdapter()).keys())
         settings |= {name: options[name] for name in names}
     settings |= {"model_type": kind} if (kind := getattr(lm, "model_type", "chat")) != "chat" else {}

@@ -9,6 +9,7 @@ import logging
 import random
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import date, time, timedelta
@@ -183,7 +184,7 @@ def content_of(value: Any, above: tuple[int, ...] = ()) -> Any:
             return [_nowhere(str(value)), _as_data(value.state_dict(), above)]
         if (columns := _columns(value)) is not None:
             return [json_or_data(one, above) for one in columns]
-        if _passes(value) or _is_tensor(value) or not _tells_itself(type(value)):
+        if _passes(value) or isinstance(value, deque) or _is_tensor(value) or not _tells_itself(type(value)):
             return None
         reduced = value.__reduce_ex__(4)
         if isinstance(reduced, str):  # a name
@@ -191,9 +192,8 @@ def content_of(value: Any, above: tuple[int, ...] = ()) -> Any:
         _, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
         if isinstance(state, Mapping | list | tuple):
             named = state.items() if isinstance(state, Mapping) else enumerate(state)
-            state = [
-                part for name, one in named if not isinstance(one, int | float | np.number) for part in (name, one)
-            ]
+            kept = [(name, one) for name, one in named if not isinstance(one, int | float | np.number)]
+            state = [part for name, one in kept if name != "__pydantic_private__" for part in (name, one)]
         return [json_or_data(one, above) for one in (arguments, state, list(items or ()), list(pairs or ()))]
     except Exception:  # there is a lock in it, say; what a stranger's class raises may be anything
         return None

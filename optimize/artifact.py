@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+import numpy as np
+from pydantic_core import to_jsonable_python
 
 from raisf.evaluation.runner import check_module
 from raisf.lm.connect import connect
@@ -28,7 +30,6 @@ from raisf.optimize.kept_index import index_of, open_kept
 from raisf.optimize.kept_lms import asks, describe_lms, set_lms, warn_of_lms
 from raisf.optimize.manifest import MANIFEST, STATE, Manifest, damaged, format_of, read
 from raisf.optimize.overlap import note_learnt
-from raisf.optimize.runs import plain
 from raisf.optimize.shipped import PROGRAMS as SHIPPED_PROGRAMS
 from raisf.optimize.shipped import shipped_folder
 from raisf.optimize.within import all_within
@@ -224,7 +225,7 @@ def _foreign(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> ds
     for program in all_within(made).values():
         if retriever is not None or program.retriever is None:
             program.retriever = opened
-    set_options(made, manifest.options, manifest.parts)
+    set_options(made, manifest.options, manifest.parts, settable=not isinstance(given, dspy.Module))
     if retriever is None and not searches:
         parts = places(made)
         for place, kept in manifest.indexes.items():
@@ -271,13 +272,24 @@ def _state(program: dspy.Module) -> dict[str, Any]:
         bare = copy.copy(predictor)
         bare.lm = None
         state[name] = bare.dump_state()
-        state[name]["demos"] = plain(state[name]["demos"])  # dates, members of an Enum
+        state[name]["demos"] = _jsonable(state[name]["demos"], name)
         kept = {one: value for one, value in predictor.config.items() if one in OF_GENERATION and _plain(value)}
         state[name] |= {"config": kept} if kept else {}
         lost += [f"{name}.{one}" for one in predictor.config if one not in kept]
     if lost:
         logger.warning("an artifact does not keep %s, which its predictor tells the LM: set it again", ", ".join(lost))
     return state
+
+
+def _jsonable(demos: Any, name: str) -> Any:
+    """A predictor's demonstrations with dates, members of an Enum and NumPy's numbers as an LM is shown them."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        raise InputError(f"a demonstration of {name} holds {value!r:.60}, which no artifact keeps: write it as text")
+
+    return to_jsonable_python(demos, bytes_mode="base64", fallback=other)
 
 
 def _plain(value: Any) -> bool:

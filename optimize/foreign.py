@@ -118,9 +118,13 @@ def made_by_caller(
     elif inspect.isclass(given) and issubclass(given, dspy.Module):
         takes = inspect.signature(given.__init__).parameters
         has = {name: value for name, value in options.items() if _takes_number(takes.get(name), value)}
+        searching: dict[str, Any] = {"retriever": retriever} if "retriever" in takes else {}
         try:
-            made = given(**{**has, **({"retriever": retriever} if "retriever" in takes else {})})
-        except TypeError as error:
+            try:
+                made = given(**{**has, **searching})
+            except Exception:  # not both of two, say, of which one follows from the other
+                made = given(**searching)
+        except Exception as error:
             raise InputError(
                 f"{given.__name__} wants more arguments ({error}): give an instance, "
                 f"raisf.load(..., program={given.__name__}(...))"
@@ -131,18 +135,23 @@ def made_by_caller(
 
 
 def _takes_number(argument: inspect.Parameter | None, value: Any) -> bool:
-    """Whether a value is a number or a switch, and an argument of the constructor's that is no text by default."""
+    """Whether a value is a number or a switch, and an argument of the constructor's."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    if argument is None or argument.kind not in named or not isinstance(value, PLAIN):
-        return False
-    return argument.default is inspect.Parameter.empty or isinstance(argument.default, PLAIN)
+    return argument is not None and argument.kind in named and isinstance(value, PLAIN)
 
 
-def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]]) -> None:
+def _same(one: Any, other: Any) -> bool:
+    return one == other or (one != one and other != other)  # NaN
+
+
+def set_options(
+    module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]], settable: bool = False
+) -> None:
     """Gives the programs of ours in a module, itself too, what an artifact kept of their options.
 
     Their constructors check these, and make of them what they shape. Nothing is set of a module that is the user's own
-    alone: who knows what its numbers shape? Nor are texts of a subclass: one may be an address or a path, which no
+    alone: who knows what its numbers shape? Only one that was made of its class with all that this takes has the rest
+    of its numbers set (`settable`). Nor are texts of a subclass: one may be an address or a path, which no
     artifact chooses.
 
     Raises:
@@ -160,7 +169,10 @@ def set_options(module: dspy.Module, options: dict[str, Any], parts: dict[str, d
             one.become({name: value for name, value in kept.items() if name in ours | numbers})
             now = options_of(one)
         for name, value in kept.items():
-            if name in ours or name not in now or now[name] in (value, _hidden(value)):
+            if name in ours or name not in now or now[name] == _hidden(value) or _same(now[name], value):
+                continue
+            if name in numbers and settable:
+                setattr(one, name, value)
                 continue
             differ = f" ({value}, not {now[name]})" if name in numbers else ""
             raise InputError(

@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import inspect
 import sys
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter, methodcaller
 from types import MappingProxyType, ModuleType, SimpleNamespace
@@ -22,8 +22,8 @@ from raisf.retrieval.adapting import searched
 from raisf.utils.predictors import all_predictors
 
 _PLAIN = PLAIN | bool | int | float | str | tuple | frozenset | functools.partial | np.generic | None
-_PLAIN |= SimpleNamespace | MappingProxyType | attrgetter | itemgetter | methodcaller
-_CONTAINERS = list | dict | set | deque | bytearray
+_PLAIN |= MappingProxyType | attrgetter | itemgetter | methodcaller
+_CONTAINERS = list | dict | set | SimpleNamespace | np.ndarray
 
 
 def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
         found |= {
             f"{function.__module__}.{function.__qualname__}.{name}": code_of(value)
             for name, value in vars(function).items()
-            if isinstance(value, _PLAIN) and name not in used["STORE_ATTR"]  # no count of its calls
+            if isinstance(value, _PLAIN) and not isinstance(value, int | float)  # which may be a count
         }
         for key, value in sorted(_named(function, used).items()):
             kind = value if isinstance(value, type) else type(value)
@@ -156,7 +156,11 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
             constant = key.rpartition(".")[2].isupper()
             if isinstance(value, dspy.BaseLM):
                 found[key] = describe_lm(value)
-            elif made_of or isinstance(value, _PLAIN) or (constant and isinstance(value, _CONTAINERS)):
+            elif (
+                made_of
+                or (isinstance(value, _PLAIN) and not isinstance(value, np.ndarray))
+                or (constant and isinstance(value, _CONTAINERS))
+            ):
                 found[key] = code_of(value)
             elif constant and (content := content_of(value)) is not None:
                 found[key] = content
@@ -168,7 +172,8 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
 
 def _constants(kind: type[Any]) -> dict[str, Any]:
     """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it."""
-    told = {name: one for name, one in _members(kind).items() if not name.rpartition(".")[2].startswith("__")}
+    own = [(f"{one.__module__}.{one.__qualname__}", vars(one)) for one in kind.__mro__ if is_own(one)]
+    told = {f"{of}.{name}": value for of, held in own for name, value in held.items() if not name.startswith("__")}
     return {name: code_of(one) for name, one in told.items() if isinstance(one, _PLAIN | _CONTAINERS) or _is_asked(one)}
 
 

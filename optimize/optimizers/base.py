@@ -1,6 +1,7 @@
 """What every way of compiling has in common: a `dspy.Teleprompter` whose options are its fields."""
 
 import contextlib
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -220,7 +221,9 @@ def check_own_forwards(student: dspy.Module) -> None:
         InputError: One was given another `forward`, which asks nothing of what is compiled.
     """
     for part in (student, *programs_within(student)):
-        if given_forward(part) is not None:
+        given = given_forward(part)
+        own: Any = getattr(type(part), "forward", None)
+        if given is not None and getattr(inspect.unwrap(given), "__func__", None) is not own:  # nor one around it
             raise InputError(
                 f"{type(part).__name__} was given another forward, as dspy.KNNFewShot does, which asks nothing of what "
                 "would be compiled: compile first, and let dspy.KNNFewShot compile what that gives, within a module of "

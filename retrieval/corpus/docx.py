@@ -177,7 +177,7 @@ def _grid(rows: Sequence[Any], texts: Mapping[Any, str], named: int) -> list[lis
             below = merged is not None and merged.get(f"{_W}val") != "restart" and number > 0
             text = grid[-1][column] if below and column < len(grid[-1]) else texts[cell]
             wide = _span(cell.find(f"{_W}tcPr/{_W}gridSpan"), 1)
-            line += over_columns(text, wide, number < named, first=not line)
+            line += over_columns(text, wide, number < named, first=not line or not named)
         grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
     return grid
 
@@ -271,11 +271,13 @@ def _around(part: Any) -> tuple[str, str]:
                 usual if mark is None else mark.get(f"{_M}val", "") for mark, usual in zip(marks, "()", strict=True)
             )
             return first, last
-        case "rad":
+        case "e" if part.getparent().tag == f"{_M}rad":  # behind its degree
             return "\u221a(", ")"
         case "nary":
             sign = part.find(f"{_M}naryPr/{_M}chr")
             return "\u222b" if sign is None else sign.get(f"{_M}val", ""), ""
+        case "num" | "den" | "sup" if [one.tag for one in part] == [f"{_M}d"]:  # which has brackets
+            return "", ""
         case "num" | "den" | "sup" if _OPERATOR.search("".join(text.text or "" for text in part.iter(f"{_M}t"))):
             return "(", ")"
     return "", ""

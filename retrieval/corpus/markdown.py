@@ -49,7 +49,10 @@ _BEGIN, _MISSED = 3, 3
 _ATTRIBUTES = re.compile(r"(?:^|(?<=[\s*_`)\]]))\{(?::[^{}]*|[.#][\w-]+(?: [^{}]*)?|-)\}\s*$")
 _CODE_TITLE = re.compile(r"""\btitle=["']([^"']+)["']|\[([^\[\]]+)\]\s*$""")
 """What some sites show above code, `title="fees.toml"` or `[fees.toml]` behind its language."""
-_FORMULA = re.compile(r"\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\[^\n])+(?<!\s)\$(?![\d$])")
+_TOP = re.compile(r"^ {0,3}(?:#\s|=+\s*$)", re.MULTILINE)  # what a text with a heading of the first level has
+_FORMULA = re.compile(  # of no code and no link, and neither US$ nor $HOME
+    r"\$\$[^$]+\$\$|\$(?![\s$])(?:(?!\]\()[^$\\`\n]|\\[^\n])+(?<!\s)(?<!\b[A-Z]{2})(?<!\b[A-Z])\$(?![\w$])"
+)
 _ITEM = re.compile(r"^(?:- |\d+\. )")
 _ATTRIBUTES_BEHIND = re.compile(r"\{:[^{}]*\}")
 _TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
@@ -89,14 +92,13 @@ def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -
 
 
 def _has_another_title(text: str, told: str) -> bool:
-    """Whether a heading of the first level is the title, and what stands before it a text."""
-    tokens = _parser().parse(text)
-    tops = [
-        place
-        for place, token in enumerate(tokens)
-        if token.tag == "h1" and _begins_section(token, tokens[place + 1 : place + 2])
-    ]
-    return len(tops) == 1 and clean(_words(tokens[tops[0] + 1])) not in ("", told)
+    """Whether the first heading is the only one of the first level and the title: what stands before it is a text."""
+    tokens = _parser().parse(text) if _TOP.search(text) else []
+    starts = [place for place, one in enumerate(tokens) if _begins_section(one, tokens[place + 1 : place + 2])]
+    if [tokens[place].tag for place in starts].count("h1") != 1 or tokens[starts[0]].tag != "h1":
+        return False
+    heading = clean(_words(tokens[starts[0] + 1]))
+    return heading != told and says_something(heading)
 
 
 def _sections(text: str, told: str, name: str) -> Iterator[Section]:

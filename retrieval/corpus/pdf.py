@@ -17,14 +17,16 @@ logger = logging.getLogger(__name__)
 
 _LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
 _NEAR, _SHORT = 200, 2
-"""Characters before a break that tell what it breaks, and of a first part that is no word of its own."""
+"""Characters before a break that tell what it breaks, and of a part of a word that is mostly none of its own."""
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _BROKEN = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})-\n(?=({_WORD.pattern}))")
-_SUSPENDED = frozenset("and or to und oder bis bzw sowie och eller".split())
+_SUSPENDED = frozenset("and or und oder bis bzw sowie och eller".split())
 """What follows the hyphen of a first part, `short- and long-term`, `Ein- und Ausgang`: it breaks no word."""
-_ADDRESS = re.compile(r"(?:\S*(?:://|www\.|@|/\S*/)\S*|(?:^|\s)(?:[.~]*/\S*|--?))$")
+_LINKS = ("of", "to", "by", "on")
+"""Short words that link others, `made-to-measure`; of `self-as-sessment` the first two are none."""
+_ADDRESS = re.compile(r"(?:(?:://|www\.|@)\S*|(?:^|\s)(?:[.~]*/\S*|--?))$")
 """Before a hyphen that is a part of what it stands in: an address, a path, an option."""
 
 
@@ -81,10 +83,11 @@ def _unbroken(pages: Iterable[str]) -> list[str]:
         if not rest[0].islower():
             return broken[0]
         known = f"{first}{rest}".lower() in words
-        if rest in _SUSPENDED and not known and len(first) > _SHORT:  # which leaves `in-` and `to` a word
+        if rest in _SUSPENDED and not known:
             return f"{first}- "
         before = broken.string[max(0, broken.start() - _NEAR) : broken.start()]
-        chain = "-" in first and first.rpartition("-")[2].lower() in words
+        last = first.rpartition("-")[2].lower()
+        chain = "-" in first and last in words and (len(last) > _SHORT or last in _LINKS)
         hyphen = chain or _ADDRESS.search(before) or (f"{first}-{rest}".lower() in words and not known)
         return f"{first}-" if hyphen else first
 

@@ -22,6 +22,8 @@ LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt or md file's: it lies in memory."""
 
 _MONEY = ("Sc",)
+_DRAWN = {chr(code) for code in range(0x2500, 0x25A0)} | {"\u2766"}
+"""Lines and ornaments that are no signs."""
 _SIGNS = (*_MONEY, "So")
 """Of Unicode's kinds of characters those that say something alone, below a heading also a mark such as \u2705."""
 
@@ -95,7 +97,8 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
     for section in _with_bare_headings(sections):
         heading = section.heading
         for piece, paragraph, start in pieces_of(section.text):
-            if not any(char.isalnum() or category(char) in (_SIGNS if heading else _MONEY) for char in piece):
+            signs = _SIGNS if heading else _MONEY
+            if not any(char.isalnum() or (category(char) in signs and char not in _DRAWN) for char in piece):
                 continue  # a rule, an ornament
             number += 1
             within = section.lines[paragraph] if section.lines and (paragraph or start) else ()

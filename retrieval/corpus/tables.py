@@ -16,7 +16,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
-_COLLECTIONS = ("collection", "corpus", "passages", "psgs")
+_COLLECTIONS = ("collection", "corpus", "passages", "psgs", "part")
 """What a collection's file is called whose numbers begin with neither 0 nor 1."""
 _NAMING = ("title", "name")
 """Columns that say what a row is about."""
@@ -75,7 +75,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
 
 def _is_collection(file: Path, first: str) -> bool:
     """Whether a table of numbers and texts is ColBERT's: by its first number, or its name. Others' numbers are told."""
-    return first in ("0", "1") or file.stem.startswith(_COLLECTIONS)
+    return first in ("0", "1") or any(kind in file.stem.lower() for kind in _COLLECTIONS)
 
 
 def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:
@@ -166,7 +166,7 @@ def _named(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
     below = rows if second is None else itertools.chain([second], rows)
     names = [clean(cell) for cell in first]
     pairs = list(zip(names, map(clean, second[1]), strict=True)) if second else []
-    numbered = pairs and all(map(str.isdecimal, pairs[0]))  # years stand above other columns than the first
+    numbered = len(pairs) == 2 and all(map(str.isdecimal, pairs[0])) and not any(map(str.isdecimal, names[1:]))
     values = numbered or any(all(map(_VALUE.fullmatch, pair)) for pair in pairs)
     return ([""] * len(names), itertools.chain([(line, first)], below)) if values else (names, below)
 

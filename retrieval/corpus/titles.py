@@ -135,7 +135,9 @@ def _unquoted(title: str) -> str:
 
 def _is_metadata(lines: Sequence[str]) -> bool:
     """Whether what stands between two rules is YAML, and not prose or entries below a line such as `Date: 5 May`."""
-    if not lines[0].strip() or not _are_of_pages(lines):
+    if not (_are_of_pages(lines) or any(map(_TOLD.match, lines))):
+        return False
+    if not lines[0].strip() and not any(line[:1].islower() and _KEY.match(line) for line in lines):
         return False
     key = ""
     for line in lines:

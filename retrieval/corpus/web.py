@@ -315,7 +315,7 @@ def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list
             for column in range(len(line), len(line) + wide):
                 if left > 1:
                     below[column] = (left - 1, text)
-            line += over_columns(text, wide, number < named, first=not line)
+            line += over_columns(text, wide, number < named, first=not line or not named)
         grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
     return grid
 

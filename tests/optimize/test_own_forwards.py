@@ -2,6 +2,7 @@
 vain.
 """
 
+import functools
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.outcomes import Trying
+from raisf.optimize.optimizers.base import check_own_forwards
 from raisf.optimize.optimizers.selection import answer_exact_match
 from raisf.optimize.remembering import remembering
 from raisf.programs.ra_isf import RAISF
@@ -206,3 +208,16 @@ def test_a_confidence_is_that_of_the_answer_which_a_module_makes_its_own(times: 
     alone = raisf.fit_confidence(program, valset=questions(20), **QUIET)
     assert made.compile_report["confidence"] == alone.compile_report["confidence"]
     assert made.rag.confidence_slope == alone.confidence_slope != 1 and "_run" not in vars(made.rag)
+
+
+def test_a_forward_that_only_wraps_the_classs_own_is_compiled() -> None:
+    """Timing, logging and retries are put around it; it asks the predictors that are compiled."""
+    student: Any = RAISF(None)
+    own = student.forward
+
+    @functools.wraps(own)
+    def timed(**inputs: Any) -> Any:
+        return own(**inputs)
+
+    student.forward = timed
+    check_own_forwards(student)
