@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -30,8 +29,6 @@ from raisf.utils.predictors import all_predictors
 
 # What optimizers hang on a module; where a class of the user's takes an option of that name, it is hers.
 _HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
-# What DSPy keeps in a module's lists, beside what is the user's own.
-_NOTING = frozenset({"callbacks", "history"})
 _GROWING = list | dict | set
 # The adapters that are being told.
 _adapters: ContextVar[frozenset[int]] = ContextVar("adapters", default=frozenset())
@@ -102,9 +99,9 @@ def _describe_predictors(program: Any, predictors: list[tuple[str, dspy.Predict]
         if not _is_dspys(predictor):
             decides["class"] = class_of(predictor)
             options = {} if predictor is program else _describe_module(predictor, told)
-            # Of others nobody knows whether they are counts.
-            named = options.keys() & (taken(type(predictor)) | {f"_{one}" for one in taken(type(predictor))})
-            described |= {f"{name}.{option}": options[option] for option in named - {"signature", "config"}}
+            made_of = taken(type(predictor)) - {"signature", "config"}  # of others nobody knows whether they are counts
+            named = options.keys() & (made_of | {f"_{one}" for one in made_of})
+            described |= {f"{name}.{option}": options[option] for option in named}
         if any(field.annotation is not str for field in signature.fields.values()):  # its state leaves types out
             decides["types"] = dspy.ChatAdapter().format_field_structure(signature)
         described[f"predictor {name}"] = digest({"signature": signature.dump_state(), "demos": demos, **decides})
@@ -131,9 +128,11 @@ def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
     for name, value in sorted(vars(module).items()):
         passing = name == "stage" and isinstance(module, dspy.Predict | dspy.Retrieve)  # drawn anew for each of them
         hidden = name.startswith("_") and not (name in private and isinstance(value, str | bool | int | float))
-        if name in _NOTING and isinstance(value, list) and name not in options:
-            value = [one for one in value if not isinstance(one, BaseCallback) and not _is_call(one)]
-            passing = not value or name == "history"  # of its own runs
+        if isinstance(value, list) and name not in options:
+            passing |= name == "history"  # of its own runs
+            if name == "callbacks":
+                value = [one for one in value if not isinstance(one, BaseCallback)]
+                passing = not value
         # A cache of a retriever's or an adapter's own, or what it has met.
         passing |= not isinstance(module, dspy.Module) and name not in options and isinstance(value, _GROWING)
         if passing or hidden or name in unchanged:
@@ -150,11 +149,6 @@ def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
         elif name not in _HUNG - options:
             described[name] = digest(json_or_data(value))
     return described
-
-
-def _is_call(noted: Any) -> bool:
-    """Whether it is what DSPy notes of a call of an LM."""
-    return isinstance(noted, Mapping) and "uuid" in noted
 
 
 def _own_options(module: Any) -> set[str]:

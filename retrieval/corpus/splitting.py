@@ -23,11 +23,11 @@ _THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _WORD = re.compile(rf"[{_CJK}]|[{_THAI}]{{1,6}}|[^\s{_CJK}{_THAI}]{{1,40}}")
 _STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
 """What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
-# No sentence ends behind a title, an initial, or what leads to a number.
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
+# No sentence ends behind a title, an initial, or what leads to a number.
 _SENTENCE_END = re.compile(
     r"""(?<!\b[A-Z])(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"""
-    rf"""(?:[.!?\u2026]|[{_STOPS}])[)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*"""
+    rf"""[.!?\u2026{_STOPS}][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*"""
 )
 _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
 _NO_DIGITS = re.compile(r"\D")
