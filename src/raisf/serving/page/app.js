@@ -512,11 +512,13 @@ $("form").addEventListener("submit", async (event) => {
   const question = $("question").value.trim();
   if (question && (await listed())) askAll(question, [...new Set([$("program").value, $("other").value].filter(Boolean))]);
 });
+// Whether a key chooses or leaves what an input method offers: Safari says so of the last one by its code alone.
+const composes = (event) => event.isComposing || event.keyCode === 229;
 $("question").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); $("form").requestSubmit(); }
+  if (event.key === "Enter" && !event.shiftKey && !composes(event)) { event.preventDefault(); $("form").requestSubmit(); }
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !document.querySelector("dialog[open]")) asking?.abort();
+  if (event.key === "Escape" && !composes(event) && !document.querySelector("dialog[open]")) asking?.abort();
   if (event.key === "/" && !/^(TEXTAREA|INPUT|SELECT)$/.test(document.activeElement.tagName)) { event.preventDefault(); $("question").focus(); }
 });
 $("key-form").addEventListener("submit", (event) => {
