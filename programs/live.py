@@ -14,7 +14,7 @@ from raisf.programs.concurrency import within
 from raisf.programs.events import CostEvent, DoneEvent, Event
 from raisf.programs.trace import Cost, Trace
 from raisf.utils.errors import RaisfError
-from raisf.utils.text import text_of
+from raisf.utils.text import answer_text
 
 LOOK = 0.1
 """Seconds after which a stream looks for changes that nobody has announced, such as a verdict just written down."""
@@ -81,7 +81,7 @@ class Live:
         if self._error is not None:
             raise self._error
         trace = None if self._prediction is None else self._prediction.get("trace")
-        answer = "" if self._prediction is None else text_of(self._prediction.get("answer"))
+        answer = "" if self._prediction is None else answer_text(self._prediction.get("answer"))
         trace = trace if isinstance(trace, Trace) else None
         yield DoneEvent(answer=answer, trace=trace, confidence=trace.root.confidence if trace else None)
 

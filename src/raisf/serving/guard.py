@@ -145,7 +145,7 @@ class Guard:
             await response(scope, receive, guarded)
             return
         try:
-            await self._app(scope, _limited(receive, self._body), guarded)
+            await self._app(scope, _limited(receive, self._body, self._refused), guarded)
         except asyncio.CancelledError:  # the server's patience has ended
             if begun:
                 raise
@@ -190,7 +190,7 @@ def too_large(most: int) -> JSONResponse:
     return error(413, f"a body has {most:,} bytes at most", "too_large")
 
 
-def _limited(receive: Receive, most: int) -> Receive:
+def _limited(receive: Receive, most: int, refused: Callable[[str], Any]) -> Receive:
     size = 0
 
     async def limited() -> Message:
@@ -198,6 +198,7 @@ def _limited(receive: Receive, most: int) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > most:
+            refused("body")
             if message.get("more_body"):
                 await _rest(receive)
             raise BodyTooLarge(most)

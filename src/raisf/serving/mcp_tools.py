@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import json
 import logging
 import os
@@ -47,6 +48,7 @@ class _Strict(FastMCP):
         tools = await super().list_tools()
         for tool in tools:
             tool.inputSchema["additionalProperties"] = False
+            tool.description = inspect.cleandoc(tool.description or "")
         return tools
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:

@@ -238,10 +238,11 @@ class Question:
         except Cancelled:
             raise
         except RaisfError as error:
+            if isinstance(error, InputError):  # not the client's: what it gave was checked before
+                error = RaisfError(str(error))
             status, self._problem = kind_of(error)
             self._outcome = "refused" if status < 500 else "failed"
-            if isinstance(error, LMError) or self._outcome == "failed":
-                logger.warning("question %s was not answered: %s", self.id, self._service.logged(error, self.text))
+            logger.warning("question %s was not answered: %s", self.id, self._service.logged(error, self.text))
             raise self._service.told(error) from error.__cause__
         except Exception as error:
             self._outcome, self._problem = "failed", "failed"

@@ -127,6 +127,27 @@ def test_calls_that_nobody_counts_are_not_said_to_be_limited(
     assert service.admission.under_way == 0
 
 
+class Own(dspy.Module):
+    def forward(self, question: str) -> Any:
+        return "Oltrey" if question == "bare" else dspy.Prediction(answer=True)
+
+
+def test_a_fault_of_a_module_of_ones_own_is_the_servers_and_in_the_log(
+    server: Any, service: Service, ask: Any, caplog: Any
+) -> None:
+    service.served["own"] = Served("own", Own())
+    with caplog.at_level("INFO", "raisf.serving"), pytest.raises(urllib.error.HTTPError, match="500") as failed:
+        ask.post(f"{server.url}/ask", {"question": "bare", "program": "own", "stream": False})
+    assert b"Own gave a str" in failed.value.read()
+    assert [record.levelname for record in caplog.records if "Own gave a str" in record.message] == ["WARNING"]
+
+
+def test_a_module_of_ones_own_says_yes_as_it_does_elsewhere(server: Any, service: Service, ask: Any) -> None:
+    service.served["own"] = Served("own", Own())
+    told = [event for event in ask(server.url, "Is it?", program="own") if event.get("type") in ("answer", "done")]
+    assert [event["answer"] for event in told] == ["yes", "yes"]
+
+
 class Endless(dspy.Module):
     """Asks again and again, by itself or through a program that it holds."""
 

@@ -168,7 +168,8 @@ def test_a_body_beyond_the_limit_is_told_so_even_while_it_is_sent(
 ) -> None:
     head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n"
     head += b"Content-Type: application/json\r\n"
-    with start(make(Limits(rate=0, body=1_000))) as server:
+    service = make(Limits(rate=0, body=1_000))
+    with start(service) as server:
         said = sent(server, head + b"Content-Length: 3000000\r\n\r\n", b"x" * 3_000_000)
         assert status(said) == 413 and "1,000 bytes" in told(said)
         chunks = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -177,6 +178,7 @@ def test_a_body_beyond_the_limit_is_told_so_even_while_it_is_sent(
         # Who asks first, as curl does, is spared the sending.
         said = sent(server, head + b"Expect: 100-continue\r\nContent-Length: 3000000\r\n\r\n")
         assert status(said) == 413
+    assert b'raisf_refused_total{reason="body"} 3.0' in service.metrics.text()
 
 
 def test_bodies_that_are_no_request(server: Any, served_meanwhile: None) -> None:

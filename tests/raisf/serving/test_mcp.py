@@ -49,6 +49,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
             assert set(tools) == {"ask", "search"} and "question" in tools["ask"].inputSchema["required"]
             assert not any(tool.inputSchema["additionalProperties"] for tool in tools.values())
+            assert not any("\n " in (tool.description or "") for tool in tools.values())
             given = await session.call_tool("ask", {"question": ask.sea}, progress_callback=progress)
             assert not given.isError and given.structuredContent is not None
             assert given.structuredContent["answer"] == "Pasmur Sea"
