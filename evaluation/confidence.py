@@ -11,7 +11,9 @@ from typing import Any
 
 UNKNOWN = "unknown"
 # What a node may say, and the records of other versions leave out.
-_LATER = dict.fromkeys(("answer", "route", "grounded", "likelihood", "sufficient", "computed_confidence"))
+_LATER = dict.fromkeys(
+    ("answer", "route", "grounded", "cited", "citation", "likelihood", "sufficient", "computed_confidence")
+)
 
 
 def of_record(record: dict[str, Any]) -> float | None:
@@ -27,8 +29,9 @@ def of_record(record: dict[str, Any]) -> float | None:
 def confidence(node: Any) -> float | None:
     """What the program worked out in a way of its own, else the weakest judgement on the way.
 
-    That is the probability that the question is known, that the most relevant passage is relevant (or that all suffice,
-    where that was judged and is less), or the least confidence among the sub-answers. 0 where nothing supports it: its
+    That is the probability that the question is known, that the passage in which the answer stands is relevant (or that
+    all suffice, where that was judged and is less), or the least confidence among the sub-answers. For yes and no, and
+    where the cited passage was not judged, it is the most relevant passage's. 0 where nothing supports it: its
     words stand in no passage that was read, or it was composed with no sub-answer found and no relevant passage. None
     where there is no answer, or where the LM gives no probabilities.
     """
@@ -90,8 +93,8 @@ def _judged(node: Any) -> float | None:
 
 
 def _of_passages(node: Any) -> float | None:
-    judgements = [one.judgement for one in node.passages if one.judgement]
-    judged = [one.probability for one in judgements if one.verdict == "relevant" and one.probability is not None]
-    best, enough = max(judged, default=None), node.sufficient
-    told = [one for one in (best, enough.probability if enough else None) if one is not None]
-    return min(told, default=None)
+    judged = [one for one in node.passages if one.judgement and one.judgement.verdict == "relevant"]
+    cited = [one for one in judged if node.grounded and node.cited == (one.citation or one.title or one.pid)]
+    told = [one.judgement.probability for one in cited or judged if one.judgement.probability is not None]
+    enough = node.sufficient.probability if node.sufficient else None
+    return min((one for one in (max(told, default=None), enough) if one is not None), default=None)

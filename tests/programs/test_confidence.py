@@ -31,8 +31,8 @@ def known(probability: float, **given: Any) -> Node:
 
 def read(*probabilities: float, **given: Any) -> Node:
     passages = [
-        JudgedPassage(pid="p", title="", text="", judgement=Judgement(verdict="relevant", probability=one))
-        for one in probabilities
+        JudgedPassage(pid=f"p{place}", title="", text="", judgement=Judgement(verdict="relevant", probability=one))
+        for place, one in enumerate(probabilities)
     ]
     return Node(question="q", passages=passages, **given).end("passages", "from passages", "Rome")
 
@@ -59,6 +59,20 @@ def test_only_the_question_that_was_asked_is_kept_back() -> None:
             node.know = Judgement(verdict="know", probability=0.8)
             node.end("direct", "from memory", "Rome")
         assert node.answer == answer
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ({"grounded": True, "cited": "p1"}, 0.6),
+        ({"grounded": True, "cited": "p9"}, 0.9),  # nobody judged it
+        ({"cited": "p1"}, 0.9),  # yes or no: that passage is but the nearest to the question
+    ],
+)
+def test_the_passage_that_holds_the_answer_counts_and_not_the_surest(where: dict[str, Any], wanted: float) -> None:
+    node = read(0.9, 0.6, 0.3, **where)
+    record = {"trace": {"root": node.model_dump(mode="json")}}
+    assert node.confidence == of_record(record) == wanted
 
 
 def test_the_path_s_confidence_is_the_product_of_what_is_on_it() -> None:
