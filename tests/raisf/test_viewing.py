@@ -256,7 +256,11 @@ def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, d
     connection = http.client.HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=60)
     connection.request("GET", path, headers={"Host": host} if host else {})
     reply = connection.getresponse()
-    return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read().decode()
+    return (
+        reply.status,
+        {name.lower(): value for name, value in reply.getheaders()},
+        reply.read().decode("utf-8", "replace"),
+    )
 
 
 def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report: Path) -> None:
@@ -276,6 +280,8 @@ def test_the_server_gives_the_page_its_parts_and_the_report(records: Any, report
             records.write_records(report / "records/run-0.jsonl", [records.record(number, True) for number in range(6)])
             assert json.loads(_get(server, "/data/summary.json")[2])["runs"][0]["em"]["value"] == 1, "read again"
             assert _get(server, block)[0] == 410
+            (report / "report.html").write_bytes(b"caf\xe9")
+            assert _get(server, "/report-0")[0] == 200, "whoever made it, and however it is encoded"
             (report / "report.html").unlink()
             assert _get(server, "/report-0")[::2] == (404, "the report's page is gone: write the report again")
         finally:

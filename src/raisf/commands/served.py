@@ -1,5 +1,6 @@
 """What `raisf serve` and `raisf mcp` have in common: which programs answer, and within which limits."""
 
+import datetime
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -157,13 +158,15 @@ def _is_artifact(place: str) -> bool:
 
 
 class _Lines(logging.Formatter):
-    """A line of JSON a record: a question's as it is, and what else there is to tell, such as a warning."""
+    """A line of JSON a record, with its time: a question's, and what else there is to tell, such as a warning."""
 
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
+        row = {"time": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds")}
         if record.name == "raisf.serving" and message.startswith("{"):
-            return message
-        row = {"level": record.levelname.lower(), "message": message}
+            row |= json.loads(message)
+        else:
+            row |= {"level": record.levelname.lower(), "message": message}
         if record.exc_info:
             row["error"] = self.formatException(record.exc_info)
         return json.dumps(row, ensure_ascii=True)

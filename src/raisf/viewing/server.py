@@ -1,6 +1,5 @@
 """The viewer behind HTTP, on this machine: the page, its data in parts, and the report's page."""
 
-import asyncio
 import contextlib
 import html
 import threading
@@ -96,10 +95,10 @@ class ViewServer(HttpServer):
         if (page := pages.get(request.path_params["number"])) is None:
             return PlainTextResponse("there is no such report here", 404, _HEADERS)
         try:
-            text = await asyncio.to_thread(page.read_text, "utf-8")
+            body = await run_in_threadpool(page.read_bytes)
         except OSError:
             return PlainTextResponse("the report's page is gone: write the report again", 404, _HEADERS)
-        return HTMLResponse(text, headers=_HEADERS | {"Content-Security-Policy": _REPORT_POLICY})
+        return HTMLResponse(body, headers=_HEADERS | {"Content-Security-Policy": _REPORT_POLICY})
 
 
 async def _json(make: Callable[[], object]) -> Response:

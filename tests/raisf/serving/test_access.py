@@ -147,7 +147,15 @@ def test_another_address_demands_a_key(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--api-key-file"):
         Access.of("0.0.0.0", None)
     keys = tmp_path / "keys"
-    for text, told in (("", "no key"), ("short\n", "shorter than 16"), ("ключ" * 5, "ASCII"), (None, "cannot read")):
+    comment = f"# one of each team\n{KEY}\n"
+    wrong = {
+        "": "no key",
+        "short\n": "shorter than 16",
+        "ключ" * 5: "ASCII",
+        comment: "begins with #",
+        None: "cannot read",
+    }
+    for text, told in wrong.items():
         keys.unlink(missing_ok=True)
         if text is not None:
             keys.write_text(text, "utf-8")

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -294,6 +295,7 @@ def test_a_service_logs_its_questions_and_all_warnings_as_lines_of_json(capsys: 
     finally:
         root.handlers[:], ours.level, served.level = before
     rows = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert all(datetime.fromisoformat(row.pop("time")).tzinfo for row in rows)
     assert rows == [{"outcome": "done"}, {"level": "warning", "message": "the index i\n1 has changed"}]
 
 
