@@ -47,7 +47,6 @@ const SORTS = {
   question: (place) => place,
   calls: (place, a) => -(data.answers[a][place].calls ?? -1),
   seconds: (place, a) => -(data.answers[a][place].seconds ?? -1),
-  f1: (place, a) => data.answers[a][place].f1,
 };
 
 /** The places of the questions that pass the filters, in order. */

@@ -81,8 +81,11 @@ function nodeItem(node, place, context) {
 
 function costLine(trace) {
   const cost = trace.cost || {};
-  const parts = [`${cost.lm_calls ?? "?"} LM call${cost.lm_calls === 1 ? "" : "s"}`, `${cost.prompt_tokens ?? "?"} + ${cost.completion_tokens ?? "?"} tokens`, `${cost.retrievals ?? "?"} retrieval${cost.retrievals === 1 ? "" : "s"}`, `${number(cost.seconds, 2)} s`];
-  return el("p", { class: "muted small" }, parts.join(" · "), trace.unreadable ? el("span", { class: "warn" }, ` · ${trace.unreadable} unreadable`) : null);
+  const several = (n, what) => `${n ?? "?"} ${what}${n === 1 ? "" : "s"}`;
+  const untold = cost.unmetered_calls ? ` (${several(cost.unmetered_calls, "call")} cached or uncounted)` : "";
+  const parts = [several(cost.lm_calls, "LM call"), `${cost.prompt_tokens ?? "?"} + ${cost.completion_tokens ?? "?"} tokens${untold}`, several(cost.retrievals, "retrieval"), `${number(cost.seconds, 2)} s`];
+  const lost = [trace.failed && several(trace.failed, "failed call"), trace.unreadable && `${trace.unreadable} unreadable`].filter(Boolean);
+  return el("p", { class: "muted small" }, parts.join(" · "), lost.map((one) => el("span", { class: "warn" }, ` · ${one}`)));
 }
 
 function side(run, place, found) {
