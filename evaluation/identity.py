@@ -14,6 +14,7 @@ from raisf.evaluation.values import (
     class_of,
     code_of,
     digest,
+    is_computed,
     json_or_data,
     made_with,
     searched_by,
@@ -127,6 +128,7 @@ def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
     unchanged: set[str] = getattr(module, "unchanged", set)()
     for name, value in sorted(vars(module).items()):
         passing = name == "stage" and isinstance(module, dspy.Predict | dspy.Retrieve)  # drawn anew for each of them
+        passing |= is_computed(module, name)
         hidden = name.startswith("_") and not (name in private and isinstance(value, str | bool | int | float))
         if isinstance(value, list) and name not in options:
             passing |= name == "history"  # of its own runs

@@ -6,16 +6,21 @@ import hashlib
 import inspect
 import json
 import logging
+import queue
 import random
 import re
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from contextvars import ContextVar
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from multiprocessing.process import BaseProcess
 from pathlib import Path, PurePath
+from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -37,6 +42,8 @@ NO_SETTING = frozenset({
 # Values that are no containers: those that their representation tells, and the others that `_plain` knows.
 _SHOWN = PurePath | Decimal | Fraction | range | complex | date | time | timedelta
 PLAIN = _SHOWN | bytes | np.ndarray | re.Pattern | enum.Enum
+# What runs beside a program is numbered anew in each process, and counts what it was given.
+_RUNNING = Thread | Executor | BaseProcess | subprocess.Popen | queue.Queue
 # How far values are looked into.
 _DEEPEST = 8
 _LIBRARIES = {"raisf", "dspy", *sys.stdlib_module_names}
@@ -122,7 +129,7 @@ def _as_data(value: Any, above: tuple[int, ...]) -> Any:
         return weights_of(value)
     if (plain := _plain(value)) is not None:
         return [class_of(value), plain]
-    if id(value) in above or len(above) > _DEEPEST:
+    if isinstance(value, _RUNNING) or id(value) in above or len(above) > _DEEPEST:
         return class_of(value)
     above = (*above, id(value))
     if isinstance(value, list | tuple):
@@ -163,12 +170,18 @@ def _object(value: Any, above: tuple[int, ...]) -> list[Any]:
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     held = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
     public = {name: one for name, one in held.items() if not name.startswith("_") or name == "__wrapped__"}
+    public = {name: one for name, one in public.items() if not is_computed(value, name)}
     kinds = [type(value), *filter(is_own, type(value).__mro__)]  # how a library's are called changes with its version
     called = next((vars(kind)["__call__"] for kind in kinds if "__call__" in vars(kind)), None)
     told = [class_of(value), _as_data(called, above), _as_data(public, above)]
     hidden = {name: one for name, one in made_with(value).items() if name not in public}
-    content = None if held and held.keys() == public.keys() else content_of(value, above)
+    content = content_of(value, above)
     return [*told, *([hidden] if hidden else []), *([content] if content else [])]
+
+
+def is_computed(value: Any, name: str) -> bool:
+    """Whether an attribute is there only once it has been asked for, and follows from the others."""
+    return isinstance(inspect.getattr_static(type(value), name, None), functools.cached_property)
 
 
 def content_of(value: Any, above: tuple[int, ...] = ()) -> Any:
@@ -182,8 +195,8 @@ def content_of(value: Any, above: tuple[int, ...] = ()) -> Any:
     try:
         if callable(getattr(type(value), "state_dict", None)):
             return [_nowhere(str(value)), _as_data(value.state_dict(), above)]
-        if (columns := _columns(value)) is not None:
-            return [json_or_data(one, above) for one in columns]
+        if (parts := _columns(value) or _graph(value)) is not None:
+            return [json_or_data(one, above) for one in parts]
         if _passes(value) or isinstance(value, deque) or _is_tensor(value) or not _tells_itself(type(value)):
             return None
         reduced = value.__reduce_ex__(4)
@@ -222,6 +235,15 @@ def _columns(value: Any) -> list[Any] | None:
     columns += [] if isinstance(value, pandas.Index) else [(value.index.names, value.index)]
     held = [(name, np.asarray(column)) for name, column in columns]
     return [part for name, one in held for part in (name, one.tolist() if one.dtype.hasobject else one)]
+
+
+def _graph(value: Any) -> list[Any] | None:
+    """The nodes and edges of a graph of networkx's, with their attributes."""
+    networkx = sys.modules.get("networkx")
+    if networkx is None or not isinstance(value, networkx.Graph):
+        return None
+    keys = {"keys": True} if value.is_multigraph() else {}
+    return [list(value.nodes(data=True)), list(value.edges(data=True, **keys))]
 
 
 def _plain(value: Any) -> str | None:

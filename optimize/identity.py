@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from raisf.evaluation.identity import describe, describe_lm, engine_of
-from raisf.evaluation.values import PLAIN, code_of, content_of, given_to_search, is_own, is_users
+from raisf.evaluation.values import PLAIN, code_of, content_of, given_to_search, is_own, is_users, made_with
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
 from raisf.utils.predictors import all_predictors
@@ -150,20 +150,8 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
             held = _members(kind).values() if made_of or kind is value else [value]
             made = [one for each in held for one in _functions(each) if _edited(one)]
             found |= _constants(kind)
-            if issubclass(kind, dspy.Signature):  # what an LM is told of it; one of a text is no class of hers
-                found[key] = [kind.dump_state(), dspy.ChatAdapter().format_field_structure(kind)]
-            # Other lists and the like may change with each call: a count of these, what was found so far.
-            constant = key.rpartition(".")[2].isupper()
-            if isinstance(value, dspy.BaseLM):
-                found[key] = describe_lm(value)
-            elif (
-                made_of
-                or (isinstance(value, _PLAIN) and not isinstance(value, np.ndarray))
-                or (constant and isinstance(value, _CONTAINERS))
-            ):
-                found[key] = code_of(value)
-            elif constant and (content := content_of(value)) is not None:
-                found[key] = content
+            if (constant := _constant(value, named=key.rpartition(".")[2].isupper())) is not None:
+                found[key] = constant
             if made:
                 found[f"{key}()" if key in found else key] = [code_of(one) for one in made]
                 waiting += made
@@ -174,11 +162,25 @@ def _constants(kind: type[Any]) -> dict[str, Any]:
     """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it."""
     own = [(f"{one.__module__}.{one.__qualname__}", vars(one)) for one in kind.__mro__ if is_own(one)]
     told = {f"{of}.{name}": value for of, held in own for name, value in held.items() if not name.startswith("__")}
-    return {name: code_of(one) for name, one in told.items() if isinstance(one, _PLAIN | _CONTAINERS) or _is_asked(one)}
+    constants = {name: _constant(one) for name, one in told.items()}
+    return {name: one for name, one in constants.items() if one is not None}
 
 
-def _is_asked(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, dspy.Signature)
+def _constant(value: Any, *, named: bool = True) -> Any:
+    """What code finds under a name, as plain data; None for what may change with each call, or is told elsewhere.
+
+    Args:
+        value: What that is.
+        named: Whether the name is one of a constant.
+    """
+    if isinstance(value, dspy.BaseLM):
+        return describe_lm(value)
+    asked = isinstance(value, type) and issubclass(value, dspy.Signature)
+    plain = isinstance(value, _PLAIN) and not isinstance(value, np.ndarray)
+    if asked or plain or is_own(type(value)) or (named and isinstance(value, _CONTAINERS)):
+        return code_of(value)
+    # Others may change with each call, as lists without such a name do: a count of these, what was found so far.
+    return (content_of(value) or made_with(value) or None) if named and not isinstance(value, dspy.Module) else None
 
 
 def _members(kind: type[Any]) -> dict[str, Any]:

@@ -4,15 +4,19 @@ import collections
 import functools
 import json
 import logging
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import dspy
+import faiss
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -49,6 +53,17 @@ def _network(fill: float, *, inner: type[torch.nn.Module] = torch.nn.ReLU) -> to
     return network
 
 
+def _graph(graph: Any, to: int, **attributes: str) -> Any:
+    graph.add_edge(1, to, **attributes)
+    return graph
+
+
+def _index(value: float) -> Any:
+    index = faiss.IndexFlatL2(2)
+    index.add(np.full((1, 2), value, np.float32))  # pyright: ignore[reportCallIssue]
+    return index
+
+
 def _counted(more: int) -> Any:
     @functools.lru_cache
     def add(number: int) -> int:
@@ -62,6 +77,9 @@ MAKES: dict[str, Any] = {
     "columns": lambda one: pd.DataFrame([[1]], columns=["a" if one else "b"]),
     "rows": lambda one: pd.DataFrame({"a": [1]}, index=["a" if one else "b"]),
     "series": lambda one: pd.Series([1, 2 if one else 3]),
+    "graph": lambda one: _graph(nx.Graph(), 2 if one else 3),
+    "edges": lambda one: _graph(nx.MultiDiGraph(), 2, said="a" if one else "b"),
+    "index": lambda one: _index(1.0 if one else 2.0),
     "tensor": lambda one: torch.tensor([1.0, 2.0 if one else 3.0]),
     "half": lambda one: torch.tensor([1.0, 2.0 if one else 3.0], dtype=torch.bfloat16),
     "sparse": lambda one: torch.diag(torch.tensor([1.0, 2.0 if one else 3.0])).to_sparse(),
@@ -102,16 +120,42 @@ def told_of_libraries() -> str:
 
 
 def test_who_uses_what_a_program_holds_makes_no_other_program_of_it() -> None:
-    frame, forest, neighbours, words = (
-        MAKES[name](True) for name in ("frame", "forest", "neighbours", "counts of words")
+    frame, forest, neighbours, words, graph = (
+        MAKES[name](True) for name in ("frame", "forest", "neighbours", "counts of words", "graph")
     )
-    held = [frame, forest, neighbours, words, np.random.RandomState(0), torch.Generator(), torch.nn.Identity()]
+    held = [frame, forest, neighbours, words, np.random.RandomState(0), torch.Generator(), torch.nn.Identity(), graph]
     before = [describe(Holding(one)) for one in held]
     assert frame.values.shape == (3, 4) and len(frame.describe()) and frame.set_index("answer").loc["b"]["number"] == 1
     for used in (forest.predict, neighbours.predict):
         assert len(used(ROWS)) == len(ROWS)
     assert words.transform(["a text"]).shape[0] == len(held[4].rand(1)) == len(torch.rand(1, generator=held[5]))
+    assert len(graph.nodes) == len(graph.adj) == 2 * len(graph.edges)
     assert [describe(Holding(one)) for one in held] == before
+
+
+class Working(dspy.Module):
+    """Has what runs beside it, and works something out when it is first wanted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        embedder = dspy.Embedder(lambda texts: np.ones((len(texts), 2)))
+        self.search = dspy.Embeddings(["a", "b"], embedder, k=1)  # asked by a thread of its own
+        self.pool = ThreadPoolExecutor(1)
+        self.process = multiprocessing.Process(target=print)
+
+    @functools.cached_property
+    def table(self) -> dict[str, str]:
+        return {"a": self.search("a").passages[0]}
+
+
+def test_what_runs_beside_a_program_and_what_it_works_out_once_make_no_other_program_of_it() -> None:
+    """Threads are numbered: who went on, or measured twice, was told that the records were another program's."""
+    first, second = Working(), Working()
+    assert describe(first) == describe(second)
+    assert first.table == {"a": "a"} and first.pool.submit(len, "ab").result() == 2
+    assert describe(first) == describe(second)
+    first.search.k = 2
+    assert describe(first) != describe(second)
 
 
 class Locked:

@@ -91,6 +91,11 @@ CONSTANTS = {
     "a complex number": "least = complex({0}, 1)",
     "a tensor": "import torch\nLEAST = torch.tensor([{0}])",
     "a table": "import pandas\nLEAST = pandas.DataFrame([{0}])",
+    "a template": "import string\nLEAST = string.Template('{0}')",
+    "a graph": "import networkx\nLEAST = networkx.path_graph({0})",
+    "an object of a class": "class Most:\n    def __init__(self, most): self.most = most\n"
+    "class least:\n    most = Most({0})",
+    "a table of a class": "import pandas\nclass least:\n    most = pandas.DataFrame([{0}])",
     "a method of a class within": "class least:\n    class Inner:\n        def most(self): return {0}",
     "a signature within": "import dspy\nclass least:\n    class Asked(dspy.Signature):\n        'Be {0}.'\n"
     "        question: str = dspy.InputField()\n        answer: str = dspy.OutputField()",
