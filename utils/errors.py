@@ -1,5 +1,7 @@
 """The project's family of errors. Each message says what was wrong, what was found and what to do."""
 
+from numbers import Integral
+
 
 class RaisfError(Exception):
     """Anything the command line reports without a traceback."""
@@ -29,18 +31,25 @@ class SearchError(RaisfError):
 
 
 def check_least(settings: object, **least: int) -> None:
-    """Refuses settings of which a number is too small.
+    """Refuses settings of which a number is no whole one, or too small.
 
     Args:
         settings: Has each number as an attribute.
         **least: By its name, what it must be at least.
 
     Raises:
-        InputError: One is less.
+        InputError: One is less, or no such number.
     """
     for name, bound in least.items():
+        check_whole(settings, name)
         if getattr(settings, name) < bound:
             raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}")
+
+
+def check_whole(settings: object, name: str) -> None:
+    """Raise InputError for a setting that is no whole number."""
+    if not isinstance(value := getattr(settings, name), Integral):
+        raise InputError(f"{name} must be a whole number, found {value!r:.60}")
 
 
 def in_short(error: Exception) -> str:

@@ -26,7 +26,7 @@ from raisf.optimize.runs import marked
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.changing import given_forward
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.errors import InputError, check_least, check_whole
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
 
@@ -83,6 +83,8 @@ class Optimizer(Teleprompter):
 
     def __post_init__(self) -> None:
         check_least(self, threads=1)
+        if hasattr(self, "seed"):  # of None, or a list, each call would draw otherwise
+            check_whole(self, "seed")
 
     def compile(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -236,9 +238,11 @@ def _single_teacher(teacher: dspy.Module | Sequence[dspy.Module] | None) -> dspy
         if len(teacher) != 1:
             raise InputError(f"{len(teacher)} teachers: give one")
         teacher = teacher[0]
+    if isinstance(teacher, dspy.Module | None):
+        return teacher
     if isinstance(teacher, dspy.BaseLM | str):
         raise InputError(
             "the teacher is a language model, and must be a program whose right runs are learnt from, such as a copy "
             "with that LM (set_lm); what an LM labels for judges is `raisf.optimize.judges.judge_rows.teach`'s"
         )
-    return teacher
+    raise InputError(f"the teacher is {teacher!r:.80}: give a program whose right runs are learnt from, or none")

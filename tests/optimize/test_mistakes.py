@@ -71,10 +71,11 @@ def test_a_teacher_must_be_able_to_answer(program: RAISF, world: Any) -> None:
     sets: Any = {"trainset": world.train, "valset": world.dev}
     with pytest.raises(InputError, match="needs a language model, there is none"):
         raisf.BootstrapJudges(**QUIET).compile(program, teacher=RAISF(program.retriever), **sets)
-    with pytest.raises(InputError, match="the teacher is a language model, and must be a program"):
-        raisf.BootstrapJudges(**QUIET).compile(program, teacher=ScriptedLM(lambda fields: {}), **sets)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="the teacher is a language model, and must be a program"):
-        raisf.BootstrapJudges(**QUIET).compile(program, teacher=[ScriptedLM(lambda fields: {})], **sets)  # type: ignore[list-item]
+    lm: Any = ScriptedLM(lambda fields: {})
+    told = "the teacher is a language model, and must be a program"
+    for strange, why in ((lm, told), ([lm], told), (RAISF, "is <class .*: give a program whose right runs")):
+        with pytest.raises(InputError, match=why):
+            raisf.BootstrapJudges(**QUIET).compile(program, teacher=strange, **sets)
 
 
 def test_runs_that_all_fail_are_told(program: RAISF, world: Any, caplog: pytest.LogCaptureFixture) -> None:

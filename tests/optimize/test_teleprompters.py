@@ -81,6 +81,8 @@ def test_each_is_a_teleprompter_with_inspectable_options_and_dspys_compile(name:
 def test_an_option_that_makes_no_sense_is_refused_where_it_is_given() -> None:
     for make, message in (
         (lambda: raisf.LabeledJudges(demos=1), "demos must be at least 2"),
+        (lambda: raisf.LabeledJudges(threads="4"), "threads must be a whole number, found '4'"),  # type: ignore[arg-type]
+        (lambda: raisf.RandomSearch(seed=None), "seed must be a whole number, found None"),  # type: ignore[arg-type]
         (lambda: raisf.RandomSearch(candidates=0), "candidates must be at least 1"),
         (lambda: raisf.GEPA(trials=0), "trials must be at least 1"),
         (lambda: raisf.FinetuneJudges(rows=1), "rows must be at least 2"),
