@@ -56,7 +56,7 @@ def _describe(part: Any, told: set[int]) -> dict[str, Any]:
     """
     predictors = all_predictors(part) if isinstance(part, dspy.Module) else []
     modules = list(part.named_sub_modules()) if isinstance(part, dspy.Module) else []
-    ours = [one for path, one in modules if not isinstance(one, dspy.Predict) or _is_hung(path)]
+    ours = [one for path, one in modules if not isinstance(one, dspy.Predict) or is_hung(path)]
     told |= {id(one) for one in (part, *ours, *(one for _, one in predictors))}
     # Others stand in an object that is no module, say.
     token = telling.set(lambda one: class_of(one) if id(one) in told else _describe(one, told))
@@ -69,7 +69,7 @@ def _describe(part: Any, told: set[int]) -> dict[str, Any]:
     return described
 
 
-def _is_hung(path: str) -> bool:
+def is_hung(path: str) -> bool:
     """Whether a module of this path is what an optimizer tried."""
     return not _HUNG.isdisjoint(re.split(r"[.\[]", path))
 

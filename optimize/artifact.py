@@ -18,6 +18,7 @@ from raisf.optimize.foreign import (
     PLAIN,
     is_foreign,
     made_by_caller,
+    modules_of,
     name_of,
     options_of,
     parts_of,
@@ -193,7 +194,7 @@ def load(
 def _options(program: Any, name: str) -> dict[str, Any]:
     if not is_foreign(name):
         return {"options": options(program)}
-    return {"options": options_of(program), "parts": parts_of(program)}
+    return {"options": options_of(program), "parts": parts_of(program), "modules": modules_of(program)}
 
 
 def _indexes(program: Any, name: str, folder: Path) -> dict[str, Any]:
@@ -225,13 +226,14 @@ def _foreign(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> ds
     for program in all_within(made).values():
         if retriever is not None or program.retriever is None:
             program.retriever = opened
-    set_options(made, manifest.options, manifest.parts, settable=not isinstance(given, dspy.Module))
+    parts = {**manifest.modules, **manifest.parts}
+    set_options(made, manifest.options, parts, settable=not isinstance(given, dspy.Module))
     if retriever is None and not searches:
-        parts = places(made)
+        programs = places(made)
         for place, kept in manifest.indexes.items():
-            if place not in parts:
+            if place not in programs:
                 raise damaged(folder, f"indexes in {MANIFEST}: {manifest.program} has no part {place!r}")
-            parts[place].retriever = open_kept(folder, kept, None)
+            programs[place].retriever = open_kept(folder, kept, None)
     return made
 
 

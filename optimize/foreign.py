@@ -1,5 +1,6 @@
 """Modules of the user's own in artifacts: named by their class, made by the caller; an artifact imports nothing."""
 
+import contextlib
 import inspect
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from raisf.evaluation.identity import digest
+from raisf.evaluation.identity import digest, is_hung
 from raisf.optimize.copying import copy_of
 from raisf.optimize.within import all_within
 from raisf.programs.changing import constructors
@@ -42,7 +43,8 @@ def options_of(module: dspy.Module) -> dict[str, Any]:
         ours = _options_of_ours(module)
         return {name: value if name in ours else _hidden(value) for name, value in module.options().items()}
     names = list(inspect.signature(type(module).__init__).parameters)[1:]
-    found = {name: getattr(module, _held(module, name)) for name in names if hasattr(module, _held(module, name))}
+    names = [name for name in names if name != "fail_count" and hasattr(module, _held(module, name))]  # DSPy's count it
+    found = {name: getattr(module, _held(module, name)) for name in names}
     values = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
     return {name: _hidden(value) for name, value in values.items() if _is_data(value)}
 
@@ -75,6 +77,18 @@ def _hidden(value: Any) -> Any:
 def parts_of(module: dspy.Module) -> dict[str, dict[str, Any]]:
     """By their place, the options of the programs of ours within a module."""
     return {place: options_of(program) for place, program in places(module).items()}
+
+
+def modules_of(module: dspy.Module) -> dict[str, dict[str, Any]]:
+    """By their place, the same of other modules within it: a class may not keep what it makes them with."""
+    told = {place: options_of(part) for place, part in _others(module).items()}
+    return {place: options for place, options in told.items() if options}
+
+
+def _others(module: dspy.Module) -> dict[str, Any]:
+    found = dict(module.named_sub_modules((dspy.Module, dspy.Retrieve)))  # pyright: ignore[reportArgumentType]
+    others = {place: part for place, part in found.items() if part is not module and not is_hung(place)}
+    return {place: part for place, part in others.items() if not isinstance(part, Program | dspy.Predict)}
 
 
 def places(module: dspy.Module) -> dict[str, Program]:
@@ -147,7 +161,7 @@ def _same(one: Any, other: Any) -> bool:
 def set_options(
     module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]], settable: bool = False
 ) -> None:
-    """Gives the programs of ours in a module, itself too, what an artifact kept of their options.
+    """Gives the programs of ours in a module, itself too, what an artifact kept of their options; checks the others'.
 
     Their constructors check these, and make of them what they shape. Nothing is set of a module that is the user's own
     alone: who knows what its numbers shape? Only one that was made of its class with all that this takes has the rest
@@ -158,7 +172,7 @@ def set_options(
         InputError: Such a number or text is another than the artifact's, an option cannot be used, or a part is
             missing.
     """
-    within = places(module)
+    within: dict[str, Any] = {**_others(module), **places(module)}
     if strangers := parts.keys() - within.keys():
         raise InputError(f"the artifact's program has a part {min(strangers)!r}, and {name_of(module)} has none")
     for one, kept in [(module, options), *((within[place], kept) for place, kept in parts.items())]:
@@ -171,9 +185,10 @@ def set_options(
         for name, value in kept.items():
             if name in ours or name not in now or now[name] == _hidden(value) or _same(now[name], value):
                 continue
-            if name in numbers and settable:
-                setattr(one, name, value)
-                continue
+            if name in numbers and settable and one is module:
+                with contextlib.suppress(AttributeError):  # a property
+                    setattr(one, name, value)
+                    continue
             differ = f" ({value}, not {now[name]})" if name in numbers else ""
             raise InputError(
                 f"the artifact was compiled with another {name} of {type(one).__name__} than the program given has"

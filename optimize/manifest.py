@@ -95,6 +95,7 @@ class Manifest(BaseModel):
     program: str
     options: dict[str, Any]
     parts: dict[str, dict[str, Any]] = {}
+    modules: dict[str, dict[str, Any]] = {}
     lms: list[KeptLM]
     weights: dict[str, KeptWeights] = {}
     index: KeptIndex | None = None

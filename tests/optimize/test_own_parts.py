@@ -141,6 +141,28 @@ def test_a_module_that_was_made_with_other_lists_is_not_taken_for_the_one_that_w
     assert loaded._k == 9
 
 
+class Searching(dspy.Module):
+    """Does not keep what it makes its parts with."""
+
+    def __init__(self, passages: int = 3, manner: str = "short") -> None:
+        super().__init__()
+        self.retrieve: Any = dspy.Retrieve(k=passages)
+        self.inner = Styled((manner,))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [(Searching(9), "another k of Retrieve .*9, not 3"), (Searching(3, "long"), "another styles of Styled")],
+)
+def test_other_parts_than_were_saved_are_not_loaded(made: Any, told: str, tmp_path: Any) -> None:
+    """It was loaded with those of its defaults, without a word."""
+    raisf.save(made, tmp_path / "a")
+    with pytest.raises(raisf.InputError, match=told):
+        raisf.load(tmp_path / "a", program=Searching)
+    loaded: Any = raisf.load(tmp_path / "a", program=made)
+    assert loaded.retrieve.k == made.retrieve.k and loaded.inner.styles == made.inner.styles
+
+
 class Panel(dspy.Module):
     """Its numbers shape what it is made of."""
 
