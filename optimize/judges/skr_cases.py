@@ -6,7 +6,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.examples import gold_answers
+from raisf.evaluation.examples import check_answered, gold_answers
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.outcome import Outcome
@@ -33,9 +33,10 @@ def skr_cases(
         journal: Keeps the answers' values, and has those of an earlier call; what has none is asked again.
 
     Raises:
-        InputError: Nothing was asked, or retrieval made no difference anywhere.
+        InputError: A question has no gold answer, or retrieval made no difference anywhere.
         LMError: The LM failed on ten questions in a row, or on all; or most of its replies cannot be read.
     """
+    check_answered(trainset, "training")
     without, with_passages = program.compared()
     ways: dict[str, Any] = {"without": without, "with": with_passages}
     of, right = digest(describe(program)), dict[str, dict[str, float]]()
