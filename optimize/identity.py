@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from raisf.evaluation.identity import describe, describe_lm, engine_of
-from raisf.evaluation.values import PLAIN, code_of, content_of, given_to_search, is_own, is_users, made_with
+from raisf.evaluation.values import PLAIN, code_of, content_of, given_to_search, is_own, is_users, made_with, taken
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
 from raisf.utils.predictors import all_predictors
@@ -30,8 +30,8 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     """A program with the code that it and some functions run, for a journal: who edits them begins anew.
 
     Records of an evaluation do without the code: there a path is given by hand. A module that a function is, holds or
-    names in its globals, such as a judge that a metric asks, is told as the program is. So is the code of
-    LMs, engines, adapters and retrievers of the user's own: who mends how hers reads goes on with no verdict misread.
+    names in its globals, such as a judge that a metric asks, is told as the program is. So is the code of LMs, engines,
+    adapters, retrievers and tools of the user's own: who mends how hers reads goes on with no verdict misread.
     """
     return _identity_of(program, functions, set())
 
@@ -45,13 +45,14 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     answering = _asked_of(program)
     finding = [one for one in program.parameters() if not isinstance(one, dspy.Module)]  # a dspy.Retrieve of hers
-    hers = _classes([*answering, *functions, *finding])
+    given = [one for one in _met([_kept(part) for part in parts]) if not isinstance(one, dspy.Module)]
+    hers = _classes([*answering, *functions, *finding, *given])
     within = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     beneath = [code for kind in hers for made in vars(kind).values() for code in _functions(made)]
     beneath += filter(inspect.isfunction, answering)
     described = [describe(module) for module in modules]
     run = [*within, *beneath, *functions]
-    helpers, named = _reached(run)
+    helpers, named = _reached([*run, *filter(inspect.isfunction, given)])
     for kind in dict.fromkeys([*kinds, *hers]):
         helpers |= _constants(kind)
     told |= set(map(id, parts))
@@ -81,17 +82,23 @@ def _classes(objects: Sequence[Any]) -> list[type[Any]]:
 
 
 def _held(functions: Sequence[Any]) -> list[dspy.Module]:
-    """The modules that functions are, or have at hand: bound, in a closure, as a default, as an attribute."""
-    found, waiting, seen = list[dspy.Module](), list(functions), set[int]()
+    """The modules that functions are, or have at hand."""
+    return [one for one in _met(functions) if isinstance(one, dspy.Module)]
+
+
+def _met(values: Sequence[Any]) -> list[Any]:
+    """What values are, and have at hand: bound, in a closure, as a default, in a list; of these alone as attributes."""
+    found, waiting, seen = list[Any](), list(values), set[int]()
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, dspy.Module):
-            found.append(one)
-        elif isinstance(one, functools.partial):
+        found.append(one)
+        if isinstance(one, functools.partial):
             waiting += [one.func, *one.args, *one.keywords.values()]
+        elif isinstance(one, dspy.Tool):
+            waiting.append(one.func)
         elif inspect.ismethod(one):
             owner = one.__self__
             waiting += [owner, one.__func__, *([] if isinstance(owner, dspy.Module) else _attributes(owner))]
@@ -101,12 +108,20 @@ def _held(functions: Sequence[Any]) -> list[dspy.Module]:
                     waiting.append(cell.cell_contents)
             waiting += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
         elif isinstance(one, Mapping):
-            waiting += one.values()
+            with contextlib.suppress(Exception):  # a pool of connections refuses
+                waiting += list(one.values())
         elif isinstance(one, list | tuple):
             waiting += one
-        elif any(one is function for function in functions):
+        elif not isinstance(one, dspy.Module) and any(one is value for value in values):
             waiting += _attributes(one)
     return found
+
+
+def _kept(module: dspy.Module) -> list[Any]:
+    """The attributes of a module, without what it, or DSPy, notes there while it runs."""
+    options = {f"_{name}" for name in taken(type(module))}
+    noted = {"history", "callbacks"}
+    return [one for name, one in vars(module).items() if name in options or not (name[0] == "_" or name in noted)]
 
 
 def _attributes(value: Any) -> list[Any]:
@@ -147,7 +162,7 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
                 modules |= {f"{key} {number}": one for number, one in enumerate(_held([value]))}
             if key in found or isinstance(value, dspy.Module):
                 continue
-            held = _members(kind).values() if made_of or kind is value else [value]
+            held = _members(kind).values() if made_of or kind is value else _met([[value]])
             made = [one for each in held for one in _functions(each) if _edited(one)]
             found |= _constants(kind)
             if (constant := _constant(value, named=key.rpartition(".")[2].isupper())) is not None:
@@ -160,8 +175,7 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
 
 def _constants(kind: type[Any]) -> dict[str, Any]:
     """By full names, what a user's class, and those that it grew from, hold beside functions: instances read it."""
-    own = [(f"{one.__module__}.{one.__qualname__}", vars(one)) for one in kind.__mro__ if is_own(one)]
-    told = {f"{of}.{name}": value for of, held in own for name, value in held.items() if not name.startswith("__")}
+    told = {name: value for name, value in _members(kind).items() if not name.rpartition(".")[2].startswith("__")}
     constants = {name: _constant(one) for name, one in told.items()}
     return {name: one for name, one in constants.items() if one is not None}
 

@@ -142,3 +142,38 @@ def test_who_mends_her_retrieve_goes_on_with_nothing_that_the_one_before_found()
 
 def test_a_journal_is_of_a_program_that_finds_as_many_passages() -> None:
     assert identity_of(Reading(3)) == identity_of(Reading(3)) != identity_of(Reading(5))
+
+
+class Given(dspy.Module):
+    """Asks by what it is given."""
+
+    def __init__(self, tools: Any) -> None:
+        super().__init__()
+        self._tools, self._met = tools, []
+        self.answer = dspy.Predict("context, question -> answer")
+
+
+HELPER = "def helper(text): return {0}\n"
+TOOLS = {
+    "a function": "def tools(text): return helper(text)",
+    "one of a list": "def one(text): return helper(text)\ntools = [one]",
+    "one of a table": "def one(text): return helper(text)\nTABLE = {'one': one}\n"
+    "def tools(text): return TABLE['one'](text)",
+    "one in a closure": "def making():\n    def one(text): return helper(text)\n    return lambda text: one(text)\n"
+    "tools = making()",
+    "a tool": "import dspy\ndef one(text: str): return helper(text)\ntools = [dspy.Tool(one)]",
+    "a method of an object": "class One:\n    def one(self, text): return helper(text)\ntools = One()",
+    "a class within a class": "class One:\n    class Options:\n        most = {0}\ntools = One()",
+}
+
+
+@pytest.mark.parametrize("tools", TOOLS.values(), ids=TOOLS)
+def test_an_edit_is_known_of_what_a_program_is_given_to_use(tools: str) -> None:
+    def told(value: int, *met: object) -> str:
+        made = types.ModuleType("tools_of_hers")
+        exec((HELPER + tools).replace("{0}", str(value)), made.__dict__)
+        program = Given(made.tools)
+        program._met.extend(met)
+        return digest(identity_of(program))
+
+    assert told(1) == told(1, Reading(3).retrieve, types.SimpleNamespace()) != told(2)
