@@ -9,22 +9,23 @@ import dspy
 
 
 def copy_of(program: dspy.Module) -> dspy.Module:
-    """A copy to change, with the very LMs of the original and none of DSPy's marks of having been compiled.
+    """A copy to change, with the original's very LMs and embeddings and none of DSPy's marks of having been compiled.
 
     What cannot be copied, such as a lock, is shared. `dspy.Module.deepcopy` would then take the module apart: what is
     reached by two paths, as a program and as the part of another one, would be two.
     """
     # Also those that a module asks by itself: a deep copy of an LM of the user's own may hold its weights once more.
-    lms = {id(lm): lm for _, lm in program.named_sub_modules(dspy.BaseLM)}
+    # Nor is an index of embeddings copied, whose thread cannot be: each attempt prints a traceback.
+    shared = {id(one): one for _, one in program.named_sub_modules((dspy.BaseLM, dspy.Embeddings))}  # pyright: ignore[reportArgumentType]
     try:
-        made = copy.deepcopy(program, dict(lms))
+        made = copy.deepcopy(program, dict(shared))
     except Exception:
         parts = [part for _, part in program.named_sub_modules()]
         ids = set(map(id, parts))  # a method of one of them is to be its copy's
         bound = {id(one) for part in parts for one in vars(part).values() if id(getattr(one, "__self__", None)) in ids}
-        held = itertools.chain(*(_leaves(part.__getstate__(), set(lms) | bound) for part in parts))
+        held = itertools.chain(*(_leaves(part.__getstate__(), set(shared) | bound) for part in parts))
         locks = {id(value): value for value in held if not _copies(value)}
-        made = copy.deepcopy(program, lms | locks)
+        made = copy.deepcopy(program, shared | locks)
     made._compiled = False
     return made
 

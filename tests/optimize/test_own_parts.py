@@ -2,10 +2,13 @@
 
 import datetime
 import enum
+import gc
+import sys
 import threading
 from typing import Any, Literal
 
 import dspy
+import numpy as np
 import pydantic
 import pytest
 
@@ -139,6 +142,17 @@ def test_a_module_that_was_made_with_other_lists_is_not_taken_for_the_one_that_w
         raisf.load(tmp_path / "a", program=Styled(["long", "formal"], parts=[dspy.Predict("a -> b")]))
     loaded = raisf.load(tmp_path / "a", program=Styled(["long", "formal"], k=9, parts=[dspy.Predict("a -> b")]))
     assert loaded._k == 9
+
+
+def test_an_index_of_embeddings_is_shared_and_no_copy_prints_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", raised.append)
+    program: Any = dspy.ChainOfThought("context, question -> answer")
+    program.search = dspy.Embeddings(["a", "b"], dspy.Embedder(lambda texts: np.ones((len(texts), 2))), k=1)
+    made: Any = copy_of(program)
+    assert made.search is program.search and made.predict is not program.predict
+    gc.collect()
+    assert not raised
 
 
 class Searching(dspy.Module):
