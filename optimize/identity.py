@@ -158,11 +158,11 @@ def _reached(run: Iterable[Any]) -> tuple[dict[str, Any], list[dspy.Module]]:
         for key, value in sorted(_named(function, used).items()):
             kind = value if isinstance(value, type) else type(value)
             made_of = is_own(kind) and kind is not value
-            if made_of or isinstance(value, dspy.Module | functools.partial):
-                modules |= {f"{key} {number}": one for number, one in enumerate(_held([value]))}
+            met = _met([value] if made_of else [[value]])
+            modules |= {f"{key} {number}": one for number, one in enumerate(met) if isinstance(one, dspy.Module)}
             if key in found or isinstance(value, dspy.Module):
                 continue
-            held = _members(kind).values() if made_of or kind is value else _met([[value]])
+            held = _members(kind).values() if made_of or kind is value else met
             made = [one for each in held for one in _functions(each) if _edited(one)]
             found |= _constants(kind)
             if (constant := _constant(value, named=key.rpartition(".")[2].isupper())) is not None:

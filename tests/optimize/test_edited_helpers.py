@@ -99,6 +99,10 @@ CONSTANTS = {
     "a method of a class within": "class least:\n    class Inner:\n        def most(self): return {0}",
     "a signature within": "import dspy\nclass least:\n    class Asked(dspy.Signature):\n        'Be {0}.'\n"
     "        question: str = dspy.InputField()\n        answer: str = dspy.OutputField()",
+    "a list of judges": "import dspy\nLEAST = [dspy.Predict(dspy.Signature('question -> answer', 'Be {0}.'))]",
+    "a judge in a closure": "import dspy\ndef making():\n"
+    "    judge = dspy.Predict(dspy.Signature('question -> answer', 'Be {0}.'))\n"
+    "    return lambda question: judge(question=question)\nleast = making()",
     "an attribute of a function": "def least(): return 1\nleast.most = '{0}'",
     "what is done for a class": "import functools\n@functools.singledispatch\ndef least(one): return 0\n"
     "@least.register\ndef _(one: int): return {0}",
