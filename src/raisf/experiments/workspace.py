@@ -1,5 +1,6 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,11 @@ from raisf.utils.errors import InputError, LMError, RaisfError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+# Ways out of an error that other commands and Python have, and an experiment has not.
+_ELSEWHERE = re.compile(
+    r"(; strategy 'bootstrap'|, or leave the judge out|, or, in Python)[^;]*|,( or)? raise k|; \w+="
+)
 
 
 class Workspace:
@@ -193,6 +199,11 @@ class Workspace:
         """By label, the records of the settings that were answered."""
         return {label: self._files[repr(one)] for label, one in settings.items() if repr(one) in self._files}
 
+    def searched(self, settings: Mapping[str, Setting]) -> str | None:
+        """The indexes that the settings which were run have searched, as a page may name them."""
+        run = (one for label, one in settings.items() if label not in self.left_out and self.searches(one))
+        return self.indexes.named("dense" if one.tuned else one.engine for one in run)
+
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
         self._check_splits(settings)
@@ -211,12 +222,12 @@ class Workspace:
     ) -> dict[str, Any]:
         keys = {label: repr(setting) for label, setting in settings.items()}
         kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
-        told = {key: str(error).partition(kept)[0] for key, error in failed.items()}
+        told = {key: _ELSEWHERE.sub("", str(error).partition(kept)[0]) for key, error in failed.items()}
         self.left_out = {label: told[key] for label, key in keys.items() if key in told and key not in made}
         found = {label: made[key] for label, key in keys.items() if key in made}
         if not found:
             label, key = next(iter(keys.items()))
-            failure = type(failed[key])(f"nothing can be run: {label}: {failed[key]}")
+            failure = type(failed[key])(f"nothing can be run: {label}: {told[key]}")
             failure.exit_code = failed[key].exit_code
             raise failure from failed[key]
         return found
