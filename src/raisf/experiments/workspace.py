@@ -1,13 +1,12 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
-from raisf.experiments.comparing import answer_all, judge_all, records_file
+from raisf.experiments.comparing import answer_all, judge_all, records_file, why
 from raisf.experiments.indexes import Indexes
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
@@ -16,11 +15,6 @@ from raisf.utils.errors import InputError, LMError, RaisfError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-# Ways out of an error that other commands and Python have, and an experiment has not.
-_ELSEWHERE = re.compile(
-    r"(; strategy 'bootstrap'|, or leave the judge out|, or, in Python)[^;]*|,( or)? raise k|; \w+="
-)
 
 
 class Workspace:
@@ -221,8 +215,7 @@ class Workspace:
         self, settings: Mapping[str, Setting], made: Mapping[str, Any], failed: Mapping[str, RaisfError]
     ) -> dict[str, Any]:
         keys = {label: repr(setting) for label, setting in settings.items()}
-        kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
-        told = {key: _ELSEWHERE.sub("", str(error).partition(kept)[0]) for key, error in failed.items()}
+        told = {key: why(error, self.out / "records") for key, error in failed.items()}
         self.left_out = {label: told[key] for label, key in keys.items() if key in told and key not in made}
         found = {label: made[key] for label, key in keys.items() if key in made}
         if not found:
