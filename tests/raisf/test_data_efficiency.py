@@ -31,8 +31,9 @@ def _run(world: Any, out: Any, *more: str) -> int:
 
 
 def _rows(capsys: Any) -> dict[str, dict[str, Any]]:
-    (section,) = json.loads(capsys.readouterr().out)["experiments"]["data-efficiency"]
-    return {row["judges"]: row for row in section["rows"]}
+    answers, judges = json.loads(capsys.readouterr().out)["experiments"]["data-efficiency"]
+    assert judges["title"] == "Judges alone" and len(answers["rows"]) == len(judges["rows"])
+    return {row["judges"]: {**row, **alone} for row, alone in zip(answers["rows"], judges["rows"], strict=True)}
 
 
 @pytest.mark.slow

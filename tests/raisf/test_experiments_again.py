@@ -20,8 +20,10 @@ from raisf.experiments.real_rows import RowChoice
 from raisf.experiments.remarks import given_lines, remarks
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.workspace import Workspace
+from raisf.optimize.judges.weighed import balanced
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, write_jsonl
+from raisf.utils.files import read_json, read_jsonl, write_jsonl
+from raisf.utils.progress import progress_bar
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,40 @@ def test_a_mistake_does_not_bind_a_folder_to_its_data(worlds, tmp_path, capsys):
     assert cli.main(["experiment", "table1", "--data", str(worlds / "7"), "--only", "rag", *argv]) == 0
     assert cli.main(["experiment", "table1", "--data", str(worlds / "8"), "--only", "rag", *argv]) == 2
     assert "holds experiments on other data" in capsys.readouterr().err
+
+
+def test_a_page_names_the_indexes_that_its_rows_have_searched_alone(worlds, tmp_path, capsys):
+    """A table over BM25 named an index of ColBERT's that was never made, as did one of rows that search nothing."""
+    argv = ["--data", str(worlds / "7"), "--lm", "pocket", "--n", "2", "--out", str(tmp_path), "--json"]
+    for name, only, folders in (("table1", "direct", None), ("blendfilter-bm25", "direct,rag", "index-bm25")):
+        assert cli.main(["experiment", name, "--only", only, *argv]) == 0
+        named = json.loads(capsys.readouterr().out)["facts"]["index"]
+        assert named == (folders and str(tmp_path / "made" / folders))
+    assert sorted(path.name for path in (tmp_path / "made").glob("index-*[!n]")) == ["index-bm25"]
+
+
+def test_a_row_that_is_left_out_names_no_way_out_that_an_experiment_has_not(worlds, tmp_path):
+    """It advised `--no-know`, another strategy and arguments of Python's."""
+    for split in ("train", "dev", "test"):
+        rows = read_jsonl(worlds / f"7/{split}.jsonl")
+        write_jsonl(
+            tmp_path / f"{split}.jsonl", ({key: row[key] for key in ("id", "question", "answers")} for row in rows)
+        )
+    (tmp_path / "corpus.jsonl").write_bytes((worlds / "7/corpus.jsonl").read_bytes())
+    workspace = Workspace(tmp_path / "out", tmp_path, lm=LMChoice("pocket"), engine="bm25", n=2)
+    with progress_bar(False) as bars:
+        workspace.answer({name: Setting(name) for name in ("direct", "prompts", "weights")}, bars)
+    prompts, weights = (workspace.left_out[name] for name in ("prompts", "weights"))
+    assert prompts.endswith(
+        "found 0 'relevant' and 0 'irrelevant': give gold_pids or gold_titles of passages that are in "
+        "the index, give more questions, or let a teacher label passages (--teacher)"
+    )
+    assert weights.endswith("an LM that labels passages and decompositions (--teacher)")
+    with pytest.raises(InputError) as error:
+        balanced([], "know", 2, random.Random(0))
+    settings = {"a": Setting("rag"), "b": Setting("direct")}
+    workspace._sorted_out(settings, {repr(settings["a"]): {}}, {repr(settings["b"]): error.value})
+    assert workspace.left_out["b"].endswith("give more questions, some that the LM knows and some not")
 
 
 def test_the_sheet_that_nobody_has_labelled_is_of_the_rows_of_this_run(tmp_path):

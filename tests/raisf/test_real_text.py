@@ -13,7 +13,7 @@ from raisf import cli
 from raisf.experiments.demo_real import almanac
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import RealComparison, RealWorkspace, open_workspaces
-from raisf.experiments.real_rows import GIVEN, ROWS, RowChoice
+from raisf.experiments.real_rows import GIVEN, ROWS, RowChoice, about
 from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
@@ -138,6 +138,14 @@ def test_judges_that_fail_and_rows_that_nobody_asked_for_cost_no_answers(data, t
     assert all(found["experiments"]["real"][0]["rows"][0][f"{name} EM"]["n"] == 2 for name in data_sets)
 
 
+def test_the_text_is_about_the_rows_that_are_shown():
+    """`--only rag` told what eight other rows are, and of judges that nobody had asked."""
+    assert about({"rag": ROWS["rag"]}, alone=True) == "rag: reads five passages."
+    told = about({"no-know": ROWS["no-know"], "chains": ROWS["chains"]}, alone=False)
+    assert told.startswith("no-...: weights-all without one of its judges. RA-ISF goes 2 ") and "alone" not in told
+    assert "Judges alone are asked about the first 100" in about({"chains": ROWS["chains"]}, alone=True)
+
+
 def _down(space, *_):
     space.lm_down = True
     raise LMError("the endpoint is down")
@@ -158,6 +166,7 @@ def test_strategyqa_is_counted_by_accuracy_in_all_tables(records):
     overview, *others = comparison.sections
     assert overview.columns == ["program", "sq accuracy", "hp EM", "hp F1"]
     assert "20 questions of hp" in overview.text and "Judges alone are asked about the first 100" in overview.text
+    assert "zero-shot:" not in overview.text, "no row of this table"
     assert [cell.value for cell in overview.rows[0][1:]] == [0.25, 0.0, 0.0]
     tables = {section.title: section for section in others}
     answers, tested = tables["sq: answers"], tables["sq: differences in accuracy"]

@@ -216,7 +216,7 @@ def experiment_command(
         "base of the judges": base or lm.spec,
         "teacher": labeller.model if labeller else None,
         **choice.facts,
-        "index": workspace.indexes.named,
+        "index": None,  # by experiment
         "passages left out": AS_GIVEN if index else None,
         "seed": seed,
         **_made_by(),
@@ -239,6 +239,7 @@ def experiment_command(
                 failed[one] = error
                 continue
             left_out[one] = workspace.left_out
+            facts["index"] = workspace.searched(rows_of[one])
             write_experiment(out, one, facts, made[one], workspace.files(rows_of[one]))
             if choice.page is not None:
                 write_markdown(choice.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)

@@ -10,7 +10,7 @@ from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import LISTWISE, reliability_and_people
 from raisf.experiments.cases import cases
 from raisf.experiments.comparing import counted
-from raisf.experiments.remarks import remarks
+from raisf.experiments.remarks import LEVEL, SETS, SHOWN, TABLE_1, about_rows, remarks
 from raisf.experiments.settings import Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
@@ -114,9 +114,10 @@ class Experiment:
                 section.call("exact match", workspace.measure)
         first, *others = sections
         first.title = first.title or self.title
-        shown = self.departs if any(one.few_shot for one in settings.values()) else self.departs.replace(_SHOWN, "")
-        told = [f"{self.source}.", first.text, f"{few}." if (few := caution(len(workspace.test))) else "", shown]
-        told += [_FORMS] * (self.source != OURS) + [f"RA-ISF is {ABOUT_VARIANTS[variant]}."] * self.one_variant
+        told = [f"{self.source}.", first.text, f"{few}." if (few := caution(len(workspace.test))) else ""]
+        told += [about_rows(self.departs, settings), _FORMS * (self.source != OURS)]
+        if self.one_variant and any(one.system == "ra-isf" for one in settings.values()):
+            told.append(f"RA-ISF is {ABOUT_VARIANTS[variant]}.")
         first.text = tables.joined(*told, *remarks(workspace, settings))
         shown = [first, *(section for section in others if section.rows)]
         return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
@@ -187,14 +188,6 @@ _LISTWISE = {
     f"{label}{LISTWISE}": Setting(setting.program, {"relevance": "listwise"}) for label, setting in _VARIANTS.items()
 }
 _BLENDFILTER = ("direct", "cot", "rag", "cot-rag", "react", "self-ask", "iter-retgen", "blendfilter")
-_SHOWN = (
-    "Rows named few-shot show up to four demonstrations per predictor, made from training questions, whether or not "
-    "they help; a program without judges or a right run to make some from has no such row."
-)
-_FEW_SHOT = (
-    "In RA-ISF's rows prompts and weights only the judges are compiled, on the training questions; in its few-shot row "
-    f"judges and answerers have demonstrations. The baselines' plain rows are zero-shot. {_SHOWN}"
-)
 _PLAIN = "BlendFilter and its baselines are zero-shot here; the paper's show three demonstrations."
 _FORMS = "Prompts are ours, not the papers'; docs/fidelity.md lists, system by system, what else differs."
 
@@ -209,7 +202,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             **_VARIANTS,
         },
         tables.main,
-        departs=f"{_FEW_SHOT} REPLUG's tuned index is a dense one (LSR). {published.ABOUT_TABLE_1}",
+        departs=" ".join(TABLE_1),
     ),
     "table2": Experiment(
         "RA-ISF without each of its modules",
@@ -234,7 +227,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         tables.depths,
         one_variant=True,
-        departs="RAG and direct have no depth: theirs are level lines.",
+        departs=LEVEL,
     ),
     "table3": Experiment(
         "Whose weights the judges are",
@@ -274,14 +267,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{RAISF}, Table 7",
         {**_VARIANTS, **_LISTWISE},
         tables.routes,
-        departs="listwise: the passages are judged as a set; else each alone (docs/fidelity.md).",
+        departs=SETS,
     ),
     "blendfilter-main": Experiment(
         "BlendFilter and its baselines",
         f"{BLEND}, Tables 2 to 4",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
         blendfilter_tables.main,
-        departs=_SHOWN,
+        departs=SHOWN,
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",

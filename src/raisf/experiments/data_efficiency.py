@@ -29,7 +29,9 @@ WAYS = {
 # The judges that are asked alone.
 MEASURED = ("know", "relevance")
 MEASURES = {"auroc": "AUROC", "accuracy": "accuracy"}
-SCORES = ("exact match", *(f"{judge} {measure}" for judge in MEASURED for measure in MEASURES.values()))
+EM = "exact match"
+ALONE = tuple(f"{judge} {measure}" for judge in MEASURED for measure in MEASURES.values())
+SCORES = (EM, *ALONE)
 
 
 def sizes_of_ways(
@@ -61,23 +63,23 @@ def settings(workspace: "Workspace") -> dict[str, Setting]:
 
 
 def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
-    """A table of every way at every size, and a figure of the same."""
+    """Tables of every way at every size, the judges alone in one of their own, and a figure of both."""
     rows_of, left_out = settings(workspace), workspace.left_out
     judged = workspace.judge({label: rows_of[label] for label in answers})
     workspace.left_out = left_out
     answered = {label: summarise(records.values()) for label, records in answers.items()}
-    scores = {label: {"exact match": report.em, **_alone(judged.get(label, {}))} for label, report in answered.items()}
+    scores = {label: {EM: report.em, **_alone(judged.get(label, {}))} for label, report in answered.items()}
     reports = {label: _report(workspace, rows_of[label]) for label in answers}
-    table: list[list[Cell]] = [
-        [label, *(found.get(name) for name in SCORES), *_learnt(reports[label])] for label, found in scores.items()
-    ]
-    columns = ["judges", *SCORES, "know's rows", "relevance's rows", "seconds"]
+    table: list[list[Cell]] = [[label, report.em, *_learnt(reports[label])] for label, report in answered.items()]
     text = joined(_about(workspace, scores), last_go_line(reports), fault_lines(answered))
-    section = Section("", columns, table, text)
-    shown = {SCORES[0]: workspace.measure}  # the figure has no headings that are renamed later, as a table's are
+    section = Section("", ["judges", EM, "know's rows", "relevance's rows", "seconds"], table, text)
+    alone: list[list[Cell]] = [
+        [label, *(scores[label].get(name) for name in ALONE)] for label in answers if label in judged
+    ]
+    shown = {EM: workspace.measure}  # the figure has no headings that are renamed later, as a table's are
     drawn = {shown.get(name, name): lines for name in SCORES if (lines := _lines(workspace, scores, name))}
     section.draw(plots.by_rows(drawn, NONE))
-    return [section]
+    return [section, Section("Judges alone", ["judges", *ALONE], alone, main=None)]
 
 
 def _label(way: str, size: int) -> str:
@@ -125,7 +127,7 @@ def _lines(
 def _about(workspace: "Workspace", scores: Mapping[str, Mapping[str, Score]]) -> str:
     counts = {name: _count([of[name].n for of in scores.values() if name in of]) for name in SCORES}
     told = [
-        f"n = {counts['exact match']} questions; each judge alone, against gold and at a threshold of 0.5: "
+        f"n = {counts[EM]} questions; each judge alone, against gold and at a threshold of 0.5: "
         f"{counts['know accuracy']} judgements of know, {counts['relevance accuracy']} of relevance, those that could "
         "be read. Percent, with 95% intervals.",
         f"{NONE}: the judges as they are. N rows: N rows a judge, as evenly over its verdicts as can be had, of the "

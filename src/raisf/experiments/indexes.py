@@ -52,10 +52,12 @@ class Indexes:
         """The engine that is searched where a row asks for none; None of a retriever that is none of ours."""
         return self._given_engine if self.given else self.engine
 
-    @property
-    def named(self) -> str:
-        """What is searched where a row asks for no engine, as a page may name it."""
-        return without_credentials(str(self.given or self._folder_of(self.engine)))
+    def named(self, engines: Iterable[str | None]) -> str | None:
+        """What rows that ask for these engines have searched, as a page may name it; None: for the usual one."""
+        found = dict.fromkeys(
+            self.given if self._is_given(one) else self._folder_of(one or self.engine) for one in engines
+        )
+        return ", ".join(without_credentials(str(one)) for one in found) or None
 
     def path(self, engine: str | None = None) -> Path | str:
         """An engine's index, made if there is none yet.
@@ -67,7 +69,7 @@ class Indexes:
         from raisf.retrieval.index import build_index
 
         self.check_unchanged()
-        if self.given and engine in (None, self._given_engine):
+        if self.given and self._is_given(engine):
             return self.given
         name: Any = engine or self.engine
         path = self._folder_of(name)
@@ -126,6 +128,10 @@ class Indexes:
             options = folders | {"tuning": Tuning(seed=seed), "work": self.folder / "work"}
             tune_retriever(program, trainset=drawn[0], valset=drawn[1], **options)
         return path
+
+    def _is_given(self, engine: str | None) -> bool:
+        """Whether rows that ask for an engine search the given index."""
+        return bool(self.given) and engine in (None, self._given_engine)
 
     def _encoder(self, engine: str) -> str | None:
         """Of the engine that was asked for; of any other one where that has none, or is a given index's."""

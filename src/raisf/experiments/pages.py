@@ -14,6 +14,8 @@ from raisf.utils.files import read_json, write_json
 
 # Facts that the page tells of the last command alone.
 OF_THE_LAST = ("answered", "not run")
+# What two experiments must share for one's result to stand above the other's facts.
+OF_ANSWERS = ("data", "language model")
 
 
 def write_experiment(
@@ -43,21 +45,28 @@ def write_experiment(
 def write_page_of_all(out: Path, facts: dict[str, Any]) -> None:
     """One page of all experiments that were ever run into the folder, under the facts of the last one.
 
-    What another was run with is told under its first table, as far as it differs.
+    What another was run with is told under its first table, as far as it differs. Those of another LM or other
+    questions come last, and the page's first sentence is of none of them.
     """
-    sections = []
+    own, others = list[Section](), list[Section]()
     for name in (*EXPERIMENTS, "real"):
         path = out / name / RESULTS
         if path.is_file():
             results = read_json(path)
-            for number, saved in enumerate(results["sections"]):
-                section = Section.of(saved)
-                if number == 0:
-                    section.title = f"{name}: {section.title}"
-                    section.text = f"{section.text} {_differing(results['facts'], facts)}".strip()
-                section.drawings = saved["drawings"]
-                sections.append(section)
-    write_page(out / PAGE, "The papers' experiments", facts, sections, best_of(sections))
+            alike = all(results["facts"].get(fact) == facts.get(fact) for fact in OF_ANSWERS)
+            (own if alike else others).extend(_sections(results, facts))
+    write_page(out / PAGE, "The papers' experiments", facts, [*own, *others], best_of(own))
+
+
+def _sections(results: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Section]:
+    """An experiment's tables, as the page shows them."""
+    sections = [Section.of(saved) for saved in results["sections"]]
+    for section, saved in zip(sections, results["sections"], strict=True):
+        section.drawings = saved["drawings"]
+    first = sections[0]
+    first.title = f"{results['experiment']}: {first.title}"
+    first.text = f"{first.text} {_differing(results['facts'], facts)}".strip()
+    return sections
 
 
 def _differing(own: Mapping[str, Any], told: Mapping[str, Any]) -> str:

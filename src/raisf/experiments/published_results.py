@@ -48,12 +48,6 @@ TABLE_1: dict[str, Figures] = {
         "ra-isf, weights": _sets(31.3, 71.4, 28.9, 66.7, 31.7),
     },
 }
-ABOUT_TABLE_1 = (
-    "The paper's Self-RAG is that system's own checkpoint; ours prompts the LM that answers, unless that is one. "
-    "The paper took Iter-RetGen's figures from that system's own paper. Its released code searches Wikipedia with "
-    "Contriever."
-)
-"""What a reader must know of whose these figures are."""
 # RA-ISF, Table 2: GPT-3.5.
 TABLE_2: Figures = {
     "RA-ISF": _sets(40.2, 76.1, 46.5, None, None),

@@ -9,7 +9,7 @@ from raisf.evaluation import RecordsById
 from raisf.experiments.comparing import counted, judge_all, judged_path, left_out_lines, records_file
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
-from raisf.experiments.real_rows import ABOUT, AGAINST, JUDGED_QUESTIONS, ROWS, SETS, Row, RowChoice
+from raisf.experiments.real_rows import AGAINST, JUDGED_QUESTIONS, ROWS, SETS, Row, RowChoice, about
 from raisf.experiments.remarks import seen_lines
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
@@ -184,10 +184,14 @@ class RealComparison:
         """All tables so far: one of all data sets, then each set's own."""
         from raisf.reports.real import overview
 
-        about = " ".join([ABOUT, *seen_lines(self._seen), *left_out_lines(self.left_out)])
+        shown = {label for answers in self._answers.values() for label in answers}
+        rows = {label: row for label, row in self.choice.rows().items() if label in shown}
+        text = " ".join(
+            [about(rows, alone=not self.choice.no_judges), *seen_lines(self._seen), *left_out_lines(self.left_out)]
+        )
         measures = {name: workspace.measure for name, workspace in self.workspaces.items()}
         return [
-            overview(self._answers, about, measures),
+            overview(self._answers, text, measures),
             *(section for of in self._sections.values() for section in of),
         ]
 

@@ -81,13 +81,30 @@ OF_PAPERS = ("weights", "prompts")
 GIVEN = ("prompts-labeled", "prompts-random", "weights-judges", "weights-all")
 # What every other row is tested against, the first that is there.
 AGAINST = ("weights-all", "weights-judges", "prompts-random", "prompts-labeled", "zero-shot")
-ABOUT = (
-    "direct: from memory; rag: reads five passages; rag-reader: the same with the reader of weights-all; zero-shot to "
-    "weights-all: RA-ISF with no, labeled or searched demonstrations, with trained judges, and with trained judges and "
-    f"answerers; no-...: weights-all without one of its judges. RA-ISF goes {BUDGET['max_depth']} sub-questions deep "
-    f"and makes {BUDGET['max_calls']} LM calls a question at most. Judges alone are asked about the first "
-    f"{JUDGED_QUESTIONS} questions of a set."
-)
+# What rows are, for the tables' text; one that is not among them says it by its label.
+_ABOUT = {
+    "direct": "from memory",
+    "rag": "reads five passages",
+    "rag-reader": "rag with the reader of weights-all",
+    "zero-shot": "RA-ISF as it is",
+    "prompts-labeled": "RA-ISF with labeled demonstrations",
+    "prompts-random": "RA-ISF with searched demonstrations",
+    "weights-judges": "RA-ISF with trained judges",
+    "weights-all": "RA-ISF with trained judges and answerers",
+    "no-...": "weights-all without one of its judges",
+}
+
+
+def about(rows: Mapping[str, Row], *, alone: bool) -> str:
+    """What a reader must know of rows, by label; `alone`: their judges are asked alone, too."""
+    named = {*rows, *("no-..." for label in rows if label in ROWS and label.startswith("no-"))}
+    told = ["; ".join(f"{label}: {what}" for label, what in _ABOUT.items() if label in named)]
+    if any("max_calls" in row.options for row in rows.values()):
+        depth, calls = BUDGET["max_depth"], BUDGET["max_calls"]
+        told.append(f"RA-ISF goes {depth} sub-questions deep and makes {calls} LM calls a question at most")
+    if alone and any(row.judged for row in rows.values()):
+        told.append(f"Judges alone are asked about the first {JUDGED_QUESTIONS} questions of a set")
+    return " ".join(f"{sentence}." for sentence in told if sentence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What a reader has to know of the rows of a table beside their figures."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, get_args
 
 from raisf.experiments.comparing import by_reason, left_out_lines
@@ -10,6 +11,35 @@ from raisf.lm.local.weights import Precision
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
     from raisf.optimize.manifest import Connection
+
+# Sentences below tables, and what the label of a row that each is about has in it.
+SHOWN = (
+    "Rows named few-shot show up to four demonstrations per predictor, made from training questions, whether or not "
+    "they help; a program without judges or a right run to make some from has no such row."
+)
+LEVEL = "RAG and direct have no depth: theirs are level lines."
+SETS = "listwise: the passages are judged as a set; else each alone (docs/fidelity.md)."
+TABLE_1 = {
+    "In RA-ISF's rows prompts and weights only the judges are compiled, on the training questions.": "ra-isf, [pw]",
+    "In RA-ISF's few-shot row judges and answerers have demonstrations.": "ra-isf, few-shot",
+    "The baselines' plain rows are zero-shot.": r"^[\w-]+$",
+    SHOWN: "few-shot",
+    "REPLUG's tuned index is a dense one (LSR).": "tuned index",
+    "The paper's Self-RAG is that system's own checkpoint; ours prompts the LM that answers, unless that is one.": (
+        "self-rag"
+    ),
+    "The paper took Iter-RetGen's figures from that system's own paper.": "iter-retgen",
+    "The paper's released code searches Wikipedia with Contriever.": "",
+}
+_ROWS = {**TABLE_1, LEVEL: "^(rag|direct)$", SETS: "listwise"}
+
+
+def about_rows(text: str, labels: Collection[str]) -> str:
+    """A text without the sentences that are about rows which are not among these."""
+    for sentence, rows in _ROWS.items():
+        if not any(re.search(rows, label) for label in labels):
+            text = text.replace(sentence, "")
+    return text
 
 
 def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
-from raisf.experiments.comparing import answer_all, judge_all, records_file
+from raisf.experiments.comparing import answer_all, judge_all, records_file, why
 from raisf.experiments.indexes import Indexes
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
@@ -193,6 +193,11 @@ class Workspace:
         """By label, the records of the settings that were answered."""
         return {label: self._files[repr(one)] for label, one in settings.items() if repr(one) in self._files}
 
+    def searched(self, settings: Mapping[str, Setting]) -> str | None:
+        """The indexes that the settings which were run have searched, as a page may name them."""
+        run = (one for label, one in settings.items() if label not in self.left_out and self.searches(one))
+        return self.indexes.named("dense" if one.tuned else one.engine for one in run)
+
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
         self._check_splits(settings)
@@ -210,13 +215,12 @@ class Workspace:
         self, settings: Mapping[str, Setting], made: Mapping[str, Any], failed: Mapping[str, RaisfError]
     ) -> dict[str, Any]:
         keys = {label: repr(setting) for label, setting in settings.items()}
-        kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
-        told = {key: str(error).partition(kept)[0] for key, error in failed.items()}
+        told = {key: why(error, self.out / "records") for key, error in failed.items()}
         self.left_out = {label: told[key] for label, key in keys.items() if key in told and key not in made}
         found = {label: made[key] for label, key in keys.items() if key in made}
         if not found:
             label, key = next(iter(keys.items()))
-            failure = type(failed[key])(f"nothing can be run: {label}: {failed[key]}")
+            failure = type(failed[key])(f"nothing can be run: {label}: {told[key]}")
             failure.exit_code = failed[key].exit_code
             raise failure from failed[key]
         return found
