@@ -47,7 +47,7 @@ _TAG_ALONE = re.compile(
 )
 _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
 _MARKED_HEADING = re.compile(r"#{1,6} +\S")
-_FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
+_FENCE = re.compile(r"(?:[ >]|[-*+:] |\d{1,9}[.)] )*+(`{3,}+(?!.*`)|~{3,})")
 _CODE_INDENT = 4
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 # A callout of Quarto: the heading that it begins with is its title.

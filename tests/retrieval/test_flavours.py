@@ -62,7 +62,7 @@ def test_documents_of_quarto_and_r_markdown_are_read(tmp_path: Path) -> None:
 
 def test_an_md_file_that_imports_components_is_read_as_mdx(tmp_path: Path) -> None:
     """Sites read all Markdown so; its imports were passages, and the text within components was code."""
-    imports = "import A from '@site/a';\nimport \"./a.css\"\n\n"
+    imports = "import A from '@site/a'; import {B} from 'b'\nimport \"./a.css\"\n\n"
     text = f"{imports}<Tabs>\n  <Tab label='Linux'>\n\n    Run *it*.\n\n  </Tab>\n</Tabs>"
     assert read(tmp_path, text) == ["Linux: Run it."]
     told = "We import wine from 'Elm'.\n\n```js\n\nimport a from 'b'\n```\n\nSee <Tabs>."

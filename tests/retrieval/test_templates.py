@@ -36,6 +36,7 @@ def read(folder: Path, name: str, text: str) -> list[tuple[str, str]]:
         ("1. Write:\n\n    ~~~\n    {% for x in y %}\n    ~~~", "1. Write: {% for x in y %}"),
         ("Use `[text]({{ url }})`.\n\n```a``` {% x %}", "Use [text]({{ url }}). a"),
         ("::: The answer is 4", "The answer is 4"),
+        ("- ```\n  {% keep %}\n  ```\n\n2. ~~~\n   b\n   ~~~\n\n!!! note\n    In.", "- {% keep %} 2. b In."),
     ],
 )  # fmt: skip
 def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path: Path) -> None:
