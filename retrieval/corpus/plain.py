@@ -8,7 +8,7 @@ from pathlib import Path
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Section, joined, passages_of
 from raisf.retrieval.corpus.splitting import entries_apart, without_leaders
-from raisf.retrieval.corpus.titles import is_short, title_of, titled
+from raisf.retrieval.corpus.titles import is_short, title_of, titled, without_front_matter
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -24,8 +24,10 @@ _Kind = tuple[str, bool]
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file, none across a heading."""
-    title, lines = titled(read_lines(file, name, encoding))
-    first, *others = _sections(without_leaders(joined(lines, name)), title or title_of(file))
+    front, lines = without_front_matter(read_lines(file, name, encoding), fenced=True)
+    title, lines = (front.title, lines) if front.title else titled(lines)
+    text = joined(lines, name)
+    first, *others = _sections(without_leaders(text if text.strip() else front.text), title or title_of(file))
     if not title and first.level == 1 and all(section.level > 1 for section in others):  # it is all of the text's
         title = first.heading
         first = replace(first, heading="", level=0)

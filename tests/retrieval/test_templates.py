@@ -174,4 +174,8 @@ def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) 
     head = "title: Travelling\nslug: go\ntags:\n"
     for rule in ("\n", "\n--\n\n", "---\n"):
         assert read(tmp_path, "a.md", f"{head}{rule}Take the train.\n") == [("Travelling", "Take the train.")]
+    head = "Date: 2010-12-03\nTitle: Travelling\nReviewer: Ada\nTags: a, b\n\n"  # Pelican has any keys, in any order
+    assert read(tmp_path, "a.md", f"{head}Take the train.\n") == [("Travelling", "Take the train.")]
+    head = "Title: Travelling\nBase Header Level: 2\n\n"  # MultiMarkdown's may have several words
+    assert read(tmp_path, "a.md", f"{head}Go.\n") == [("Travelling", "Base Header Level: 2 Go.")]
     assert read(tmp_path, "a.md", "Title: Dune is a book.\nIt was written in 1965.\n\nMore.\n")[0][1].endswith("More.")
