@@ -100,3 +100,18 @@ def test_front_matter_between_rules_tells_the_title_and_is_no_text(tmp_path: Pat
     assert read(tmp_path, head, "mit.txt") == [("MIT License", "title: MIT License using: Babel: https://x.example")]
     entries = "Title: Minutes\nDate: 5 May\n\nAda spoke."
     assert read(tmp_path, entries, "m.txt")[0][1].endswith("Date: 5 May Ada spoke.")
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("The Project Gutenberg EBook of Dune, whole\nby Frank Herbert\n\nTitle: Dune\n\nAuthor: F. H.\n\nI.", "Dune"),
+        ("Title: Dune\nAuthor: F. H.\n\nIt is dry there.", "Dune"),
+        ("Title: Dune\n\nIt is dry there.", "Dune"),
+        ("Name: Ada Oak\nTitle: Director\n\nShe sails.", "Books"),
+        ("Our books:\n\nTitle: Dune\nPages: 412\n\nTitle: Emma\nPages: 474", "Books"),
+    ],
+)
+def test_a_text_may_tell_its_title(text: str, title: str, tmp_path: Path) -> None:
+    """Books of Project Gutenberg had none, and others were called `Title: Dune`."""
+    assert {told for told, _ in read(tmp_path, text, "books.txt")} == {title}
