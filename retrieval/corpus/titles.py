@@ -46,6 +46,7 @@ _OF_PAGES = frozenset(
 )
 # Those that nothing but a page has: with one of them, any others are its own, too.
 _OF_SITES = frozenset("aliases draft layout permalink slug tags template".split())
+_OF_PANDOC = ("title", "author", "date")
 # Three letters, or one of a script that writes words with fewer: those behind Hebrew.
 _WORD = re.compile(r"[^\W\d_\u0590-\U0010ffff]{3,}|[^\W\d_\u0000-\u058f]+")
 _INITIALS = re.compile(r"[^\W\d_]{2}|[A-Z]\W{1,2}")
@@ -110,6 +111,9 @@ def without_front_matter(lines: Iterable[str], fenced: bool = False) -> tuple[Fr
     """
     rest = iter(lines)
     head = list(itertools.islice(rest, _FRONT))
+    if not fenced:  # as pandoc and programs that make manuals have it: `% Rivers`, `% Ada`
+        marked = list(zip(_OF_PANDOC, itertools.takewhile(lambda line: line.startswith("% "), head), strict=False))
+        head[: len(marked)] = [f"{key}: {line[2:]}" for key, line in marked]
     fence = head[0].strip() if head else ""
     first = next((line for line in head[1:] if line.strip() and not line.startswith("#")), "")
     ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))

@@ -178,4 +178,6 @@ def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) 
     assert read(tmp_path, "a.md", f"{head}Take the train.\n") == [("Travelling", "Take the train.")]
     head = "Title: Travelling\nBase Header Level: 2\n\n"  # MultiMarkdown's may have several words
     assert read(tmp_path, "a.md", f"{head}Go.\n") == [("Travelling", "Base Header Level: 2 Go.")]
+    for head in ("% Travelling", "% Travelling\n% Ada\n% 5 May"):  # as pandoc has it
+        assert read(tmp_path, "a.md", f"{head}\n\nTake the train.\n") == [("Travelling", "Take the train.")]
     assert read(tmp_path, "a.md", "Title: Dune is a book.\nIt was written in 1965.\n\nMore.\n")[0][1].endswith("More.")
