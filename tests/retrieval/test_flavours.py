@@ -36,6 +36,10 @@ def read(folder: Path, text: str) -> list[str]:
         ("```{figure} pool.png\n:alt: x\nThe old pool.\n```", "The old pool."),
         ("```{code-cell} python\n:tags: [hide]\n#| echo: false\n# pay\n```", "# pay"),
         ("```{toctree}\nfees", "fees"),
+        (":::{toctree}\n:hidden:\n\nfees\n:::\n\n:::{figure} pool.png\n---\nname: x\n---\nOld.\n:::", "Old."),
+        ("```{tip}\n---\nclass: x\ntags:\n  - y\n---\nPay.\n```\n\n```{tip}\n---\nIt is so.\n```", "Pay. It is so."),
+        ("```{code-cell}\n---\ntags: [x]\n---\n# pay\n```", "# pay"),
+        ("````{list-table}\n* - ````md\n    {a}`b`\n    ````\n````\n\n{ref}`open-hours`.", "* - md {a}b  open hours."),
         ("~~~md\n> [!NOTE]\n```{note}\n[a]{.b}\n~~~", "> [!NOTE] ```{note} [a]{.b}"),
     ],
 )  # fmt: skip
