@@ -15,7 +15,7 @@ from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.markdown_rules import DEEPEST, parser
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
-from raisf.retrieval.corpus.templates import as_markdown
+from raisf.retrieval.corpus.templates import as_markdown, is_made
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.corpus.web_hidden import STRUCK
@@ -111,8 +111,7 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     for start, end in zip_longest(starts, starts[1:]):
         opening, words = tokens[start : start + 2]
         heading, level, line = clean(_words(words)), int(opening.tag[1]), opening.map[0] + 1 if opening.map else 1
-        if "{{" in heading or "<%" in heading:  # a template's, whose title it is to be
-            heading = ""
+        heading = "" if is_made(heading) else heading
         bare = start + 3 == end
         if chapters and start == starts[0] and not said and _is_of_all(heading, told, name, bare):
             title, heading, level = heading, "", 0  # it leads no chapter

@@ -75,6 +75,11 @@ def without_tags(line: str) -> str:
     return _TAG.sub(said, line)
 
 
+def is_made(title: str) -> bool:
+    """Whether a title is still to be made, as `{{ page.title }}`."""
+    return "{{" in title or "<%" in title
+
+
 def as_markdown(text: str) -> str:
     """A Markdown text without such tags, with blocks and headings of a site's own kinds as any Markdown has them."""
     lines, fence, within, above = list[str](), "", list[int](), ""

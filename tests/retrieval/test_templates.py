@@ -48,6 +48,8 @@ def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path:
 def test_a_page_without_its_generator(tmp_path: Path) -> None:
     page = "---\ntitle: Pool\n---\n{% extends 'base' %}\n<ol start=4><li>Pay.<li>Swim.<ol><li>Slowly.</ol></ol>"
     assert read(tmp_path, "a.html", page) == [("Pool", "4. Pay. 5. Swim. 1. Slowly.")]
+    page = "---\ntitle: Pool\n---\n<title>{{ page.title }} | Club</title><h1>{{ page.title }}</h1><p>Swim."
+    assert read(tmp_path, "c.html", page) == [("Pool", "Swim.")]
     page = f"<p>Begin with <code>{{% for x in y %}}</code>.<ol type=a><li>Pay.</ol><ol start={'9' * 5000}><li>Go.</ol>"
     assert read(tmp_path, "b.html", page) == [("", "Begin with {% for x in y %}. a. Pay. 1. Go.")]
 
