@@ -1,9 +1,9 @@
 """How Markdown is parsed: CommonMark with tables, what is struck out, formulas, footnotes and lists of terms."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.corpus.splitting import PUNCTUATION
 
@@ -69,12 +69,12 @@ def _end_paragraph(state: "StateBlock", mark: str) -> None:
         inline.content += "" if inline.content.rstrip(" *_")[-1:] in PUNCTUATION else mark
 
 
-def _label(found: re.Match[str], env: dict) -> str:
+def _label(found: re.Match[str], env: Mapping[str, Any]) -> str:
     return f"[{found[1]}]" if found[1] in env.get("footnotes", ()) else ""
 
 
 def _text_rule(
-    pattern: re.Pattern[str], said: Callable[[re.Match[str], dict], str]
+    pattern: re.Pattern[str], said: Callable[[re.Match[str], Mapping[str, Any]], str]
 ) -> Callable[["StateInline", bool], bool]:
     """The rule for what matches, which is text; where that says nothing, other rules read it."""
 
