@@ -13,7 +13,7 @@ from raisf.utils.text import clean
 _STATEMENT = re.compile(
     r"import\s*(?:[\"'{*]|[^\"'\n]{1,300}\bfrom\s*[\"'])|export\s+(?:default|const|let|var|function|async|class)\b|export\s*[{*]"
 )
-_IMPORT = re.compile(r"import\s+(?:[\w*{][^\"'\n]{0,300}\bfrom\s*)?[\"'][^\"'\n]{1,300}[\"']\s*;?\s*$")
+_IMPORT = re.compile(r"(?:import\s+(?:[\w*{][^\"'\n]{0,300}\bfrom\s*)?[\"'][^\"'\n]{1,300}[\"']\s*;?\s*)+$")
 _LONGEST = 200
 """Lines that are looked through for the end of a statement, after one that nobody has closed."""
 _TEXT = re.compile(

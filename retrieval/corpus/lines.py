@@ -28,6 +28,9 @@ _CONTROL, _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f]"), 0.02
 
 _CHUNK = 1 << 20
 
+_SURE = 8
+"""Characters of two bytes in UTF-8 from which on a text is in no encoding that has two bytes a character, too."""
+
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -81,25 +84,30 @@ def _mended(encoding: str) -> str:
     )
 
 
-def _is_utf8(raw: BinaryIO) -> bool:
-    """Whether a file is UTF-8 and has other characters than ASCII's; it stands at its beginning again."""
-    decoder, other = codecs.getincrementaldecoder("utf-8")(), False
+def _is_utf8(raw: BinaryIO, encoding: str) -> bool:
+    """Whether a file that is said to be in another encoding is UTF-8; it stands at its beginning again.
+
+    Two bytes may be a character in both, as of Chinese: a few such tell nothing.
+    """
+    needed = _SURE if len(b"\xc3\xa9".decode(encoding, "replace")) == 1 else 1
+    decoder, told = codecs.getincrementaldecoder("utf-8")(), 0
     try:
         while chunk := raw.read(_CHUNK):
-            decoder.decode(chunk)
-            other = other or not chunk.isascii()
+            text = decoder.decode(chunk)
+            if told < needed and not text.isascii():
+                told += sum(needed if char > "\u07ff" else 1 for char in text if char > "\x7f")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        other = False
+        told = 0
     raw.seek(0)
-    return other
+    return told >= needed
 
 
 def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
     if encoding is None:
         encoding = marked_encoding(raw.read(4)) or "utf-8"
         raw.seek(0)
-    elif not codecs.lookup(encoding).name.startswith("utf") and _is_utf8(raw):  # which text in others never is
+    elif not codecs.lookup(encoding).name.startswith("utf") and _is_utf8(raw, encoding):
         encoding = "utf-8"
     number = 0
     with io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from html import unescape
 from importlib.util import find_spec
 from itertools import zip_longest
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from raisf.retrieval.corpus.jsx import is_mdx, without_jsx
 from raisf.retrieval.corpus.lines import read_lines
+from raisf.retrieval.corpus.markdown_rules import DEEPEST, parser
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
-from raisf.retrieval.corpus.templates import as_markdown
+from raisf.retrieval.corpus.templates import as_markdown, is_made
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.corpus.web_hidden import STRUCK
@@ -23,13 +23,7 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import StateBlock
-    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
-
-_DEEPEST = 100
-"""Lists and quotations within each other: what lies deeper the parser would leave out, and tell nobody."""
 
 _LONGEST_HEADING = 15
 """Words of a line that an underline makes a heading: a rule below a paragraph makes none of it."""
@@ -50,9 +44,6 @@ _ATTRIBUTES = re.compile(r"(?:^|(?<=[\s*_`)\]]))\{(?::[^{}]*|[.#][\w-]+(?: [^{}]
 _CODE_TITLE = re.compile(r"""\btitle=["']([^"']+)["']|\[([^\[\]]+)\]\s*$""")
 """What some sites show above code, `title="fees.toml"` or `[fees.toml]` behind its language."""
 _TOP = re.compile(r"^ {0,3}(?:#\s|=+\s*$)", re.MULTILINE)  # what a text with a heading of the first level has
-_FORMULA = re.compile(  # of no code and no link, and neither US$ nor $HOME
-    r"\$\$[^$]+\$\$|\$(?![\s$])(?:(?!\]\()[^$\\`\n]|\\[^\n])+(?<!\s)(?<!\b[A-Z]{2})(?<!\b[A-Z])\$(?![\w$])"
-)
 _ITEM = re.compile(r"^(?:- |\d+\. )")
 _ATTRIBUTES_BEHIND = re.compile(r"\{:[^{}]*\}")
 _TAG = re.compile(r"</?([a-zA-Z][\w-]*)[^<>]*>")
@@ -82,7 +73,7 @@ def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -
     if not title:
         whole = list(lines)
         title, lines = titled(whole)
-        title = clean(_words(_parser().parseInline(title)[0])) if title else ""
+        title = clean(_words(parser().parseInline(title)[0])) if title else ""
     text = as_markdown(joined(lines, name))
     if title and whole and _has_another_title(text, title):
         title, text = "", as_markdown(joined(whole, name))
@@ -93,7 +84,7 @@ def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -
 
 def _has_another_title(text: str, told: str) -> bool:
     """Whether the first heading is the only one of the first level and the title: what stands before it is a text."""
-    tokens = _parser().parse(text) if _TOP.search(text) else []
+    tokens = parser().parse(text) if _TOP.search(text) else []
     starts = [place for place, one in enumerate(tokens) if _begins_section(one, tokens[place + 1 : place + 2])]
     if [tokens[place].tag for place in starts].count("h1") != 1 or tokens[starts[0]].tag != "h1":
         return False
@@ -108,8 +99,8 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     heads a chapter, and the title is what the document tells before, or its name, or a first heading that has no text
     of its own or a word of that name.
     """
-    tokens, title = _parser().parse(text), told or name
-    if any(token.level >= _DEEPEST - 1 for token in tokens):
+    tokens, title = parser().parse(text), told or name
+    if any(token.level >= DEEPEST - 1 for token in tokens):
         yield Section(title, "", {"line": 1}, text)
         return
     starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
@@ -120,8 +111,7 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     for start, end in zip_longest(starts, starts[1:]):
         opening, words = tokens[start : start + 2]
         heading, level, line = clean(_words(words)), int(opening.tag[1]), opening.map[0] + 1 if opening.map else 1
-        if "{{" in heading or "<%" in heading:  # a template's, whose title it is to be
-            heading = ""
+        heading = "" if is_made(heading) else heading
         bare = start + 3 == end
         if chapters and start == starts[0] and not said and _is_of_all(heading, told, name, bare):
             title, heading, level = heading, "", 0  # it leads no chapter
@@ -172,6 +162,10 @@ def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:
             case "list_item_close":
                 if mark not in ("", "- "):  # `1987.` on a line is all that it says
                     found = [([(0, line)], mark.strip())]
+                mark = ""
+            case "entry_open":
+                mark = f"[{token.info}] " if token.info else mark
+            case "entry_close":
                 mark = ""
             case "tr_open":
                 table.append((line, []))
@@ -321,29 +315,3 @@ def _raised(name: str, before: str, behind: Sequence["Token"]) -> str:
     within = "".join(part.content for part in behind[:end] if part.type != "html_inline")
     stroke, *below = [part.content.strip().lower() for part in behind[end + 1 : end + 3]] or [""]
     return power_sign(name, before, within, stroke in STROKES and below == ["<sub>"])
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import reference
-
-    def no_footnote(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
-        """The rule for `[a]: link`, which says nothing; a footnote of one word, `[^1]: Forbidden`, is none."""
-        footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
-        return not footnote and reference(state, start, end, silent)
-
-    def formula(state: "StateInline", silent: bool) -> bool:
-        """The rule for what stands between `$`: stars and backslashes in it are signs of mathematics."""
-        found = _FORMULA.match(state.src, state.pos)
-        if found is None:
-            return False
-        if not silent:
-            state.push("text", "", 0).content = found[0]
-        state.pos = found.end()
-        return True
-
-    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
-    parser.block.ruler.at("reference", no_footnote)
-    parser.inline.ruler.before("escape", "formula", formula)
-    return parser

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.readers import Section, joined, passages_of
 from raisf.retrieval.corpus.splitting import entries_apart, without_leaders
-from raisf.retrieval.corpus.titles import is_short, title_of, titled
+from raisf.retrieval.corpus.titles import is_short, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -18,19 +19,33 @@ _RELEASE = re.compile(r"\b\d+\.\d+\.\d+\b|\b\d{4}-\d\d-\d\d\b")
 _SHARE = 0.5
 """Of a heading's characters, those that a rule below it has at least where none is above it."""
 
+_HEAD = 20
+"""Lines in which a text may tell its title: Project Gutenberg's tell a licence before it."""
+
 _Kind = tuple[str, bool]
 """A rule's character, and whether there is one above the heading, too."""
 
 
 def read_text(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a txt file, none across a heading."""
-    title, lines = titled(read_lines(file, name, encoding))
-    first, *others = _sections(without_leaders(joined(lines, name)), title or title_of(file))
+    front, lines = without_front_matter(read_lines(file, name, encoding), fenced=True)
+    title, lines = (front.title, lines) if front.title else titled(lines)
+    text = joined(lines, name)
+    title = title.removeprefix("Title:").strip() or _told(text)
+    first, *others = _sections(without_leaders(text if text.strip() else front.text), title or title_of(file))
     if not title and first.level == 1 and all(section.level > 1 for section in others):  # it is all of the text's
         title = first.heading
         first = replace(first, heading="", level=0)
         others = [replace(section, level=section.level - 1) for section in others]
     return passages_of(name, [replace(section, title=title or section.title) for section in (first, *others)])
+
+
+def _told(text: str) -> str:
+    """The title that one of a text's first paragraphs begins with, `Title: Dune`; nothing where there are several."""
+    head = ["", *text.split("\n", _HEAD)[:_HEAD]]
+    told = [line for above, line in pairwise(head) if line.startswith("Title:") and not above.strip()]
+    title = clean(told[0].removeprefix("Title:")) if told and f"\n{text}".count("\nTitle:") == 1 else ""
+    return title if says_something(title) else ""
 
 
 def _sections(text: str, title: str) -> Iterator[Section]:

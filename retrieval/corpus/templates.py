@@ -47,7 +47,7 @@ _TAG_ALONE = re.compile(
 )
 _HEADING = re.compile(r" {0,3}<h([1-6])\b[^<>]*>(.*?)</h\1>$", re.IGNORECASE)
 _MARKED_HEADING = re.compile(r"#{1,6} +\S")
-_FENCE = re.compile(r"[ >]*(`{3,}+(?!.*`)|~{3,})")
+_FENCE = re.compile(r"(?:[ >]|[-*+:] |\d{1,9}[.)] )*+(`{3,}+(?!.*`)|~{3,})")
 _CODE_INDENT = 4
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 # A callout of Quarto: the heading that it begins with is its title.
@@ -73,6 +73,11 @@ def without_tags(line: str) -> str:
         return " ".join(words for given, words in quoted if not given) or (last[1].replace("-", " ") if last else "")
 
     return _TAG.sub(said, line)
+
+
+def is_made(title: str) -> bool:
+    """Whether a title is still to be made, as `{{ page.title }}`."""
+    return "{{" in title or "<%" in title
 
 
 def as_markdown(text: str) -> str:
@@ -102,7 +107,6 @@ def as_markdown(text: str) -> str:
             line = f"{block[2]}:" if block[2] else ""
         elif block := _COLONS.match(bare) if ":::" in bare else None:
             callout = _CALLOUT.match(bare.lstrip()) is not None
-            directives.begin_options()
             title = (block[2] or block[3] or bare[block.end() :]).rstrip(" :")
             line = f"{block[1]}{title}"
         elif indent >= inner + _CODE_INDENT:
@@ -137,7 +141,7 @@ def _without_notes(line: str) -> str:
 
 
 def fence_at(line: str, fence: str) -> str:
-    """The fence of the code that a line is in, or opens; nothing at the line that closes it, and outside of code.
+    """The fence of the code that a line is in, or opens, as far in as it stands; else, and where it is closed, nothing.
 
     Args:
         line: Of Markdown.
@@ -145,9 +149,11 @@ def fence_at(line: str, fence: str) -> str:
     """
     if not fence:
         opens = _FENCE.match(line)
-        return opens[1] if opens else ""
-    bare = line.rstrip().strip(" >")
-    return "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
+        return " " * opens.start(1) + opens[1] if opens else ""
+    bare = line.rstrip()
+    inwards, mark = len(bare) - len(bare.lstrip(" >")), fence.lstrip()
+    ends = bare[inwards:].startswith(mark) and not bare[inwards:].strip(mark[0])
+    return "" if ends and inwards < len(fence) - len(mark) + _CODE_INDENT else fence
 
 
 def _is_indented(below: list[str]) -> bool:

@@ -35,6 +35,7 @@ _PART = re.compile(r"(PART|CHAPTER|SECTION|SUMMARY|INTRODUCTION|CONTENTS|APPENDI
 _ENTRY = 8
 """Words of a line from which on it begins a paragraph, and not what stands below a title."""
 _KEY = re.compile(r"[\w.-]+(:(\s|$)|\s*=)|\[[\w.-]+\]\s*$")
+_ENTRY_KEY = re.compile(r"[\w.-]+( [\w.-]+){0,3}:(\s|$)|[\w.-]+\s*=")
 # Capitalised keys that pages have too; with others, as in `Present: Ada`, lines between two rules are the text.
 _OF_PAGES = frozenset(
     (
@@ -43,6 +44,9 @@ _OF_PAGES = frozenset(
         "tags template theme title type updated url version weight"
     ).split()
 )
+# Those that nothing but a page has: with one of them, any others are its own, too.
+_OF_SITES = frozenset("aliases draft layout permalink slug tags template".split())
+_OF_PANDOC = ("title", "author", "date")
 # Three letters, or one of a script that writes words with fewer: those behind Hebrew.
 _WORD = re.compile(r"[^\W\d_\u0590-\U0010ffff]{3,}|[^\W\d_\u0000-\u058f]+")
 _INITIALS = re.compile(r"[^\W\d_]{2}|[A-Z]\W{1,2}")
@@ -98,17 +102,25 @@ class FrontMatter:
     lines: int = 0
 
 
-def without_front_matter(lines: Iterable[str]) -> tuple[FrontMatter, Iterator[str]]:
-    """The front matter of a text, and the text's lines; those of the front matter are blank but where it has prose."""
+def without_front_matter(lines: Iterable[str], fenced: bool = False) -> tuple[FrontMatter, Iterator[str]]:
+    """The front matter of a text, and the text's lines; those of the front matter are blank but where it has prose.
+
+    Args:
+        lines: Of the text.
+        fenced: Whether it is one only between fences.
+    """
     rest = iter(lines)
     head = list(itertools.islice(rest, _FRONT))
+    if not fenced:  # as pandoc and programs that make manuals have it: `% Rivers`, `% Ada`
+        marked = list(zip(_OF_PANDOC, itertools.takewhile(lambda line: line.startswith("% "), head), strict=False))
+        head[: len(marked)] = [f"{key}: {line[2:]}" for key, line in marked]
     fence = head[0].strip() if head else ""
     first = next((line for line in head[1:] if line.strip() and not line.startswith("#")), "")
     ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))
     end = next(ends, None) if fence in ("---", "+++") and _KEY.match(first) else None
     if end is not None and (fence == "+++" or _is_metadata(head[1:end])):
         told, behind = head[1:end], end + 1
-    elif behind := _unfenced(head):
+    elif behind := 0 if fenced else _unfenced(head):
         told = head[:behind]
     else:  # a rule, if anything
         return FrontMatter(), itertools.chain(head, rest)
@@ -159,22 +171,23 @@ def _is_metadata(lines: Sequence[str]) -> bool:
 
 def _are_of_pages(lines: Sequence[str]) -> bool:
     """Whether the keys of lines are a page's: `date`, `Title`. Others, such as `Present:`, are entries of a text."""
-    keys = [line.strip().partition(":")[0] for line in lines if line.strip() and line[0] not in "# \t-]}"]
-    return any(key[:1].islower() for key in keys) or _OF_PAGES.issuperset(map(str.casefold, keys))
+    told = [line.strip().partition(":")[0] for line in lines if line.strip() and line[0] not in "# \t-]}"]
+    keys = set(map(str.casefold, told))
+    return any(key[:1].islower() for key in told) or keys <= _OF_PAGES or not keys.isdisjoint(_OF_SITES)
 
 
 def _unfenced(head: Sequence[str]) -> int:
-    """The lines of metadata that a text begins with, its title first, up to a blank line or one of dashes.
+    """The lines of metadata that a text begins with, a title among them, up to a blank line or one of dashes.
 
-    Where the others are entries of the text, the title alone.
+    Where the others are entries of the text, the title alone if it is the first.
     """
-    if not (head and _TOLD.match(head[0])):
-        return 0
     end = next((place for place, line in enumerate(head) if not line.strip(" -\r\n\t")), 0)
-    if not all(_KEY.match(line) or line[:1].isspace() for line in head[:end]):
+    if not any(map(_TOLD.match, head[:end])):
+        return 0
+    if not all(_ENTRY_KEY.match(line) or line[:1].isspace() for line in head[:end]):
         return 0
     if not _are_of_pages(head[:end]):
-        return 1
+        return int(_TOLD.match(head[0]) is not None)
     below = next((place for place in range(end, len(head)) if head[place].strip()), end)
     return below + 1 if end and set(head[below].strip()) == {"-"} else end
 

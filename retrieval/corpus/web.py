@@ -9,7 +9,7 @@ from typing import Any
 from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, address_of, power_sign, table_rows
-from raisf.retrieval.corpus.templates import without_tags
+from raisf.retrieval.corpus.templates import is_made, without_tags
 from raisf.retrieval.corpus.titles import title_of, without_front_matter
 from raisf.retrieval.corpus.web_encoding import decoded
 from raisf.retrieval.corpus.web_hidden import HEADINGS, drop_hidden, is_unclosed
@@ -65,7 +65,8 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
     drop_hidden(_all_of(root))
     told = clean(root.xpath("string(.//title[not(ancestor::svg)])"))
-    heading = next(filter(None, map(_heading, root.iter("h1"))), "")
+    told = "" if is_made(told) else told
+    heading = next((text for text in map(_heading, root.iter("h1")) if text and not is_made(text)), "")
     if heading and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
     title = title_of(file, told or front.title)
@@ -97,7 +98,7 @@ def _html_sections(root, title: str) -> Iterator[Section]:
             body.append(text)
             continue
         yield Section(title, heading, {}, "".join(body), level)
-        heading, level, body = (text if text != title else ""), int(kind[1]), []
+        heading, level, body = ("" if text == title or is_made(text) else text), int(kind[1]), []
     yield Section(title, heading, {}, "".join(body), level)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Container, Sequence
 from typing import Any
 
+from raisf.retrieval.corpus.splitting import PUNCTUATION
 from raisf.utils.text import clean
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -43,7 +44,7 @@ def drop_hidden(parts: Sequence[Any]) -> None:
     above = bool(headings)  # whether the first of them is still to come
     for element in elements:
         above = above and not (element.tag in HEADINGS and _words_of(element))
-        if _is_contents(element, headings) or (above and _is_menu(element)):
+        if _is_contents(element, headings) or (above and (_is_menu(element) or _is_banner(element))):
             element.clear(keep_tail=True)
 
 
@@ -84,6 +85,16 @@ def _is_menu(element: Any) -> bool:
     """Whether an element is a list of links to other pages, and no address among them."""
     links = _links_alone(element) if element.tag in ("ul", "ol") else []
     return len(links) >= _MENU and not any(_ADDRESS.match(link.get("href", "")) for link in links)
+
+
+def _is_banner(element: Any) -> bool:
+    """Whether an element has what a site says above each page: names and ways, and no sentence, number or address."""
+    if element.tag != "header" or next(element.iterancestors("main", "article", "section"), None) is not None:
+        return False
+    words = "".join(element.xpath(".//text()[not(ancestor::nav or ancestor::script or ancestor::style)]"))
+    said = any(char.isdigit() or char in PUNCTUATION for char in words)
+    held = (part.tag in HEADINGS or _ADDRESS.match(part.get("href", "")) for part in _elements([element]))
+    return not said and not any(held)
 
 
 def _links_alone(element: Any) -> list[Any]:

@@ -200,6 +200,11 @@ def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
     assert [passage.text for passage in read_documents(file, "cp1252")] == ["First line Café"]
     beside = write("new.txt", "Last line\nCafé £12")
     assert [passage.text for passage in read_documents(beside, "cp1252")] == ["Last line Café £12"], "it is UTF-8"
+    # Both are UTF-8, too: `ģ` and `£é`. From a sign of three bytes on, or a few words of two, there is no doubt.
+    for told in ("模", "拢茅"):
+        assert [p.text for p in read_documents(write("two.txt", told.encode("gbk")), "gbk")] == [told]
+    for told in ("Café €12", "Привет, мир"):
+        assert [p.text for p in read_documents(write("new.txt", told), "gbk")] == [told]
     unmarked = write("wide.txt", "Plain".encode("utf-16-le"))
     assert "utf-16-le" in reading_error_of(unmarked)
     assert [passage.text for passage in read_documents(unmarked, "utf-16-le")] == ["Plain"]

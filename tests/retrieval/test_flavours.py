@@ -36,6 +36,10 @@ def read(folder: Path, text: str) -> list[str]:
         ("```{figure} pool.png\n:alt: x\nThe old pool.\n```", "The old pool."),
         ("```{code-cell} python\n:tags: [hide]\n#| echo: false\n# pay\n```", "# pay"),
         ("```{toctree}\nfees", "fees"),
+        (":::{toctree}\n:hidden:\n\nfees\n:::\n\n:::{figure} pool.png\n---\nname: x\n---\nOld.\n:::", "Old."),
+        ("```{tip}\n---\nclass: x\ntags:\n  - y\n---\nPay.\n```\n\n```{tip}\n---\nIt is so.\n```", "Pay. It is so."),
+        ("```{code-cell}\n---\ntags: [x]\n---\n# pay\n```", "# pay"),
+        ("````{list-table}\n* - ````md\n    {a}`b`\n    ````\n````\n\n{ref}`open-hours`.", "* - md {a}b  open hours."),
         ("~~~md\n> [!NOTE]\n```{note}\n[a]{.b}\n~~~", "> [!NOTE] ```{note} [a]{.b}"),
     ],
 )  # fmt: skip
@@ -62,7 +66,7 @@ def test_documents_of_quarto_and_r_markdown_are_read(tmp_path: Path) -> None:
 
 def test_an_md_file_that_imports_components_is_read_as_mdx(tmp_path: Path) -> None:
     """Sites read all Markdown so; its imports were passages, and the text within components was code."""
-    imports = "import A from '@site/a';\nimport \"./a.css\"\n\n"
+    imports = "import A from '@site/a'; import {B} from 'b'\nimport \"./a.css\"\n\n"
     text = f"{imports}<Tabs>\n  <Tab label='Linux'>\n\n    Run *it*.\n\n  </Tab>\n</Tabs>"
     assert read(tmp_path, text) == ["Linux: Run it."]
     told = "We import wine from 'Elm'.\n\n```js\n\nimport a from 'b'\n```\n\nSee <Tabs>."

@@ -51,7 +51,16 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ("x {: .a " + " " * 50_000, "x {: .a"),
         ("One\nof two lines\n---\nMore.", "One of two lines More."),
         (f"{'word ' * 16}\n---\nMore.", "word " * 16 + "More."),
-        ("It is.[^1]\n\n[^1]: Forbidden\n[^2]: Here\n\nEnd.", "It is.[^1] [^1]: Forbidden [^2]: Here End."),
+        ("It is.[^1]\n\n[^1]: Forbidden\n[^2]: Here\n\nEnd.", "It is.[1] [1] Forbidden [2] Here End."),
+        (
+            "On [Monday][^b], not [^c] or `[^b]`.\n\n  [^b]:\n    In May.\n\n    Later: Friday.",
+            "On [Monday][b], not [^c] or [^b]. [b] In May. Later: Friday.",
+        ),
+        (
+            "Deposit\n:   Two **rents**,\nin cash\n\n    - or gold\n\n**Fee:**\n\n: `$40`\n: $20",
+            "Deposit: Two rents, in cash - or gold Fee: $40. $20.",
+        ),
+        ("Run\n:   ```sh\n    : ls\n    ```\n\nAt 9\n:smile: or 10 : 30", "Run: : ls At 9 :smile: or 10 : 30"),
         ("It is ~~$50~~ $40,\n~~or\n**so**,~~ and <del>Ann</del><ins>Bo</ins> a ~~ b.", "It is $40, and Bo a ~~ b."),
         ("- ~~Done~~\n- `~~x~~` <S a='b'>9</S> 8 <s>kept.\n\n<p>Was <s>9</s>8", "- ~~x~~ 8 kept. Was 8"),
         ("<script>x()</script>\n\n<style>y</style>\n\n[Text", "[Text"),
@@ -174,8 +183,9 @@ def test_a_passage_of_a_long_section_is_cited_by_its_own_first_line(tmp_path: Pa
 
 
 @pytest.mark.parametrize("depth", [60, 300])
-def test_what_lies_deep_is_not_lost(depth: int, tmp_path: Path):
-    assert "at the bottom" in " ".join(texts(tmp_path, "> " * depth + "at the bottom"))
+@pytest.mark.parametrize("mark", ["> ", ": ", "[^1]: "])
+def test_what_lies_deep_is_not_lost(mark: str, depth: int, tmp_path: Path):
+    assert "at the bottom" in " ".join(texts(tmp_path, mark * depth + "at the bottom"))
 
 
 def test_a_passage_ends_where_an_item_or_a_paragraph_does():

@@ -91,3 +91,27 @@ def test_no_passage_ends_behind_a_title_an_initial_or_what_leads_to_a_number() -
     for shortened in ("Mr. Oak", "Prof. Elm", "J. Ash", "No. 5", "Fig. 2", "e.g. tar", "in the U.S. too"):
         pieces = split_text(f"Built by {shortened} and by many others who came from the towns of the coast. " * 40)
         assert len(pieces) > 3 and all(piece.endswith("coast.") for piece in pieces)
+
+
+def test_front_matter_between_rules_tells_the_title_and_is_no_text(tmp_path: Path) -> None:
+    """Of a site's licences each was called by its file's name, and its first passage was what the site says of it."""
+    head = "---\ntitle: MIT License\nusing:\n  Babel: https://x.example\n---\n\n"
+    assert read(tmp_path, f"{head}Permission is granted.\n", "mit.txt") == [("MIT License", "Permission is granted.")]
+    assert read(tmp_path, head, "mit.txt") == [("MIT License", "title: MIT License using: Babel: https://x.example")]
+    entries = "Title: Minutes\nDate: 5 May\n\nAda spoke."
+    assert read(tmp_path, entries, "m.txt")[0][1].endswith("Date: 5 May Ada spoke.")
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("The Project Gutenberg EBook of Dune, whole\nby Frank Herbert\n\nTitle: Dune\n\nAuthor: F. H.\n\nI.", "Dune"),
+        ("Title: Dune\nAuthor: F. H.\n\nIt is dry there.", "Dune"),
+        ("Title: Dune\n\nIt is dry there.", "Dune"),
+        ("Name: Ada Oak\nTitle: Director\n\nShe sails.", "Books"),
+        ("Our books:\n\nTitle: Dune\nPages: 412\n\nTitle: Emma\nPages: 474", "Books"),
+    ],
+)
+def test_a_text_may_tell_its_title(text: str, title: str, tmp_path: Path) -> None:
+    """Books of Project Gutenberg had none, and others were called `Title: Dune`."""
+    assert {told for told, _ in read(tmp_path, text, "books.txt")} == {title}

@@ -36,6 +36,7 @@ def read(folder: Path, name: str, text: str) -> list[tuple[str, str]]:
         ("1. Write:\n\n    ~~~\n    {% for x in y %}\n    ~~~", "1. Write: {% for x in y %}"),
         ("Use `[text]({{ url }})`.\n\n```a``` {% x %}", "Use [text]({{ url }}). a"),
         ("::: The answer is 4", "The answer is 4"),
+        ("- ```\n  {% keep %}\n  ```\n\n2. ~~~\n   b\n   ~~~\n\n!!! note\n    In.", "- {% keep %} 2. b In."),
     ],
 )  # fmt: skip
 def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path: Path) -> None:
@@ -47,6 +48,8 @@ def test_tags_and_blocks_of_sites_are_no_text(written: str, said: str, tmp_path:
 def test_a_page_without_its_generator(tmp_path: Path) -> None:
     page = "---\ntitle: Pool\n---\n{% extends 'base' %}\n<ol start=4><li>Pay.<li>Swim.<ol><li>Slowly.</ol></ol>"
     assert read(tmp_path, "a.html", page) == [("Pool", "4. Pay. 5. Swim. 1. Slowly.")]
+    page = "---\ntitle: Pool\n---\n<title>{{ page.title }} | Club</title><h1>{{ page.title }}</h1><p>Swim."
+    assert read(tmp_path, "c.html", page) == [("Pool", "Swim.")]
     page = f"<p>Begin with <code>{{% for x in y %}}</code>.<ol type=a><li>Pay.</ol><ol start={'9' * 5000}><li>Go.</ol>"
     assert read(tmp_path, "b.html", page) == [("", "Begin with {% for x in y %}. a. Pay. 1. Go.")]
 
@@ -173,4 +176,10 @@ def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) 
     head = "title: Travelling\nslug: go\ntags:\n"
     for rule in ("\n", "\n--\n\n", "---\n"):
         assert read(tmp_path, "a.md", f"{head}{rule}Take the train.\n") == [("Travelling", "Take the train.")]
+    head = "Date: 2010-12-03\nTitle: Travelling\nReviewer: Ada\nTags: a, b\n\n"  # Pelican has any keys, in any order
+    assert read(tmp_path, "a.md", f"{head}Take the train.\n") == [("Travelling", "Take the train.")]
+    head = "Title: Travelling\nBase Header Level: 2\n\n"  # MultiMarkdown's may have several words
+    assert read(tmp_path, "a.md", f"{head}Go.\n") == [("Travelling", "Base Header Level: 2 Go.")]
+    for head in ("% Travelling", "% Travelling\n% Ada\n% 5 May"):  # as pandoc has it
+        assert read(tmp_path, "a.md", f"{head}\n\nTake the train.\n") == [("Travelling", "Take the train.")]
     assert read(tmp_path, "a.md", "Title: Dune is a book.\nIt was written in 1965.\n\nMore.\n")[0][1].endswith("More.")

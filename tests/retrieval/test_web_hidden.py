@@ -49,6 +49,21 @@ def test_a_list_of_links_above_all_headings_is_the_way_through_a_site(tmp_path: 
     assert read(tmp_path, staff + BODY)[0] == "- Home (a@b.example) - Fees - Boats"
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("<b>The Club</b><style>b { a: 1 }</style><nav>Home. Fees.</nav><a href='/in'>Log in</a>", []),
+        ("<p>Closed in May.", ["Closed in May."]),
+        ("<a href='tel:+4155'>Call us</a>", ["Call us (+4155)"]),
+    ],
+)
+def test_what_a_site_says_above_each_page_is_no_text(header: str, said: list[str], tmp_path: Path) -> None:
+    """Each page of a town's site had a passage of its name and `Login`."""
+    assert read(tmp_path, f"<header>{header}</header>{BODY}") == [*said, *SAID]
+    assert read(tmp_path, f"<article><header>By Ada</header>{BODY}</article>") == ["By Ada", *SAID]
+    assert read(tmp_path, "<header>The Club</header>") == ["The Club"], "a page without a heading"
+
+
 def test_an_address_that_is_hidden_from_programs_is_read(tmp_path: Path) -> None:
     link = "<a href='/x' class='__cf_email__' data-cfemail='{}'>[email&#160;protected]</a>"
     hidden = "42" + bytes(byte ^ 0x42 for byte in b"dock@pool.example").hex()
