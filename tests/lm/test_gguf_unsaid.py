@@ -12,9 +12,10 @@ from raisf.lm.local import gguf, gguf_unsaid
 from raisf.lm.local.inference import load_model
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import weights_hash
+from raisf.utils.errors import InputError
 
-WORDS = ["Ġ", "o", "f", "Ġo", "Ġof", "<|begin_of_text|>"]  # the last word of which no merges lead to
-BEGIN, WHOLE = 5, 4
+WORDS = ["Ġ", "o", "f", "Ġo", "Ġof", "<|begin_of_text|>", "ĠĠ"]  # to "Ġof" no merges lead
+BEGIN, WHOLE, TWO_SPACES = 5, 4, 6
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def byte_level(split: str, **flags: bool) -> Callable[[Any], None]:
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre(split)
         writer.add_token_list([*WORDS, *map(str, range(64 - len(WORDS)))])
-        writer.add_token_types([1] * BEGIN + [3] + [1] * (64 - len(WORDS)))
-        writer.add_token_merges(["Ġ o"])
+        writer.add_token_types([1] * BEGIN + [3] + [1] * (63 - BEGIN))
+        writer.add_token_merges(["Ġ o", "Ġ Ġ"])
         writer.add_bos_token_id(BEGIN)
         for flag in flags.values():
             writer.add_add_bos_token(flag)
@@ -40,8 +41,8 @@ def byte_level(split: str, **flags: bool) -> Callable[[Any], None]:
     return more
 
 
-def read(file: Path) -> list[int]:
-    return LocalLM(f"local/{file}").base_engine.text.encode(" of", True)
+def read(file: Path, text: str = " of") -> list[int]:
+    return LocalLM(f"local/{file}").base_engine.text.encode(text, True)
 
 
 @pytest.mark.parametrize("split", ["llama-bpe", "tekken"])
@@ -59,6 +60,38 @@ def test_other_files_are_read_as_they_were(write: Callable[..., Path]) -> None:
     file = write(more=byte_level("smollm"))
     assert read(file) == [3, 2]
     assert json.loads((gguf.converted(file) / gguf.SOURCE).read_text())["format"] == 1
+
+
+@pytest.mark.parametrize(("split", "begins"), [("refact", [TWO_SPACES]), ("smollm", [0, 0]), ("gpt-2", [0, 0])])
+def test_digits_are_split_off_where_the_model_has_learnt_so(
+    write: Callable[..., Path], split: str, begins: list[int]
+) -> None:
+    one = len(WORDS) + 1
+    assert read(write(more=byte_level(split)), "  1") == [*begins, one]
+
+
+def test_a_rule_of_splitting_that_is_not_known_is_refused(write: Callable[..., Path]) -> None:
+    with pytest.raises(InputError, match=r"tiny\.gguf splits texts by a rule .*pre is deepseek-llm\): give the model"):
+        gguf.converted(write(more=byte_level("deepseek-llm")))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "phi3"])
+@pytest.mark.parametrize("space", [True, False, None])
+def test_a_text_begins_with_a_space_unless_the_file_says_otherwise(
+    write: Callable[..., Path], architecture: str, space: bool | None
+) -> None:
+    def more(writer: Any) -> None:
+        [told] = writer.kv_data
+        told["tokenizer.ggml.tokens"].value[-2:] = ["▁", "o"]
+        if space is not None:
+            writer.add_add_space_prefix(space)
+
+    file = write(architecture=architecture, more=more)
+    text = LocalLM(f"local/{file}").base_engine.text
+    tokens = text.encode("o o", False)
+    assert tokens == ([63, 62, 63] if space is False else [62, 63, 62, 63])
+    assert text.decode(tokens, False) == "o o"
+    assert gguf_unsaid.leaves_unsaid(file) == (space is False)
 
 
 def test_what_an_older_version_converted_is_converted_again(write: Callable[..., Path]) -> None:
