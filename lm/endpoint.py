@@ -26,6 +26,7 @@ from raisf.lm.adapter import COMPLETION
 from raisf.lm.completions import Completions
 from raisf.lm.endpoint_async import AsyncEndpoint
 from raisf.lm.keeping import CallCache, Heard, in_call, keep
+from raisf.lm.options import apart, together
 from raisf.lm.verdicts import Attempt, Scoring, Unsaid, asked_labels
 
 _BASE_LM = "dspy.clients.lm.LM"
@@ -61,12 +62,14 @@ class EndpointLM(dspy.LM):
     def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """Ask; see `dspy.LM`."""
         with self._called(kwargs) as marked:
-            return super().__call__(prompt, messages=messages, **marked)
+            ask, asked = super().__call__, apart(self.kwargs, prompt, marked)
+            return together([ask(prompt, messages=messages, **options) for options in asked])
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
         with self._called(kwargs) as marked:
-            return await super().acall(prompt, messages=messages, **marked)
+            ask, asked = super().acall, apart(self.kwargs, prompt, marked)
+            return together([await ask(prompt, messages=messages, **options) for options in asked])
 
     @property
     def completes_text(self) -> bool:

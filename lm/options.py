@@ -3,12 +3,11 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from dspy.lm15 import Request
 
 from raisf.utils.errors import InputError
-
-if TYPE_CHECKING:
-    from dspy.lm15 import Request
 
 # An LM's options that go into its requests; what a local engine does not know of them, it refuses.
 SAMPLING = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
@@ -48,7 +47,27 @@ def seeds_of(options: Mapping[str, Any]) -> list[int | None]:
     return [seed + candidate for candidate in range(count)]
 
 
-def with_seed(request: "Request", candidate: int) -> "Request":
+def apart(options: Mapping[str, Any], prompt: Any, call: dict[str, Any]) -> list[dict[str, Any]]:
+    """The options of a call, once for each candidate where a seed tells these apart: DSPy sends one request `n` times.
+
+    Args:
+        options: The LM's.
+        prompt: What it is asked; a typed request is one candidate's.
+        call: The call's own options.
+    """
+    whole = {**options, **call}
+    typed = isinstance(prompt, Request) or "request" in call
+    if typed or whole.get("seed") is None or how_many(whole) == 1:
+        return [call]
+    return [{**call, "n": 1, "seed": seed} for seed in seeds_of(whole)]
+
+
+def together(replies: list[Any]) -> Any:
+    """What one call gives that was made `apart`."""
+    return replies[0] if len(replies) == 1 else [said for reply in replies for said in reply]
+
+
+def with_seed(request: Request, candidate: int) -> Request:
     """A typed request for one of several candidates, counted from 0: where it has a seed, with one of its own."""
     seed = request.config.seed
     return request if seed is None else replace(request, config=replace(request.config, seed=seed + candidate))

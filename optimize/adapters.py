@@ -1,5 +1,7 @@
 """The trained weights of an artifact: LoRA adapters, probes or whole models in folders of their own, with hashes."""
 
+import contextlib
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -83,7 +85,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
     Raises:
         InputError: As `check_base_apart`, of an adapter's base or a probe's.
     """
-    kept = {}
+    kept, copied = {}, dict[Path, Path]()
     for name, predictor in all_predictors(program):
         lm: Any = predictor.lm or dspy.settings.lm
         source = trained_folder(lm)
@@ -93,7 +95,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         target = made / ADAPTERS / name
         target.mkdir(parents=True)
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
-            shutil.copyfile(file, target / file.name)  # not its permissions: safetensors writes for its user alone
+            _copy(file, target / file.name, copied)
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
         check_base_apart(lm if kind != "full" else None, name, artifact)
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
@@ -102,6 +104,15 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         system = getattr(program, "system", type(program).__name__)
         (made / README).write_text(readme(system, kept, made), encoding="utf-8")
     return kept
+
+
+def _copy(file: Path, target: Path, copied: dict[Path, Path]) -> None:
+    """Copies a file; one of a model that several predictors share takes its room on the disk once."""
+    first = copied.setdefault(file, target)
+    if first is not target:
+        with contextlib.suppress(OSError):  # a file system without such links
+            return os.link(first, target)
+    shutil.copyfile(file, target)  # not its permissions: safetensors writes for its user alone
 
 
 def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifact: Path) -> None:

@@ -101,6 +101,20 @@ def test_candidates_differ_and_are_as_many_as_asked_for(lm):
     answers = lm("question: Who?\nanswer:", n=3, temperature=1.5)
     assert len(answers) == 3
     assert len(set(answers)) > 1
+    assert lm("question: Who?\nanswer:", n=3, temperature=1.5) == answers
+
+
+@pytest.mark.parametrize("given", ["call", "lm"])
+def test_candidates_of_a_seed_differ_and_are_the_same_again(lm, given):
+    """DSPy sends one request `n` times, with one seed: they were all alike."""
+    options = {"n": 3, "temperature": 1.5, "seed": 5}
+    asking = lm.copy(cache=False, **(options if given == "lm" else {}))
+    call = options if given == "call" else {}
+    answers = asking("question: Who?\nanswer:", **call)
+    awaited = asyncio.run(asking.acall("question: Who?\nanswer:", **call))
+    assert answers == awaited and len(answers) == 3 and len(set(answers)) > 1
+    alone = [lm("question: Who?\nanswer:", temperature=1.5, seed=seed)[0] for seed in (5, 6, 7)]
+    assert answers == alone
 
 
 def test_an_lms_options_reach_its_model(lm):

@@ -171,3 +171,13 @@ def test_a_call_that_tells_not_both_counts_of_tokens_is_unmetered(faulty, monkey
         program = Direct()
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         assert program(question="Who?").trace.cost.unmetered_calls == 1
+
+
+def test_candidates_of_a_seed_are_asked_for_with_seeds_of_their_own(faulty):
+    with faulty.serve(0.0) as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url, temperature=1.0)
+        assert len(lm("Who?", n=3, seed=5)) == 3
+        asyncio.run(lm.acall("Where?", n=2, seed=5))
+        assert [body["seed"] for _, _, body in endpoint.seen] == [5, 6, 7, 5, 6]
+        lm("Who?", n=3, seed=5)
+        assert len(endpoint.seen) == 5  # from the cache

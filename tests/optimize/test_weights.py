@@ -310,6 +310,21 @@ def test_a_disk_that_is_full_leaves_the_old_artifact(saved: Path, oracle: Any, m
     assert {path: path.read_bytes() for path in sorted(saved.rglob("*")) if path.is_file()} == before
 
 
+def test_a_whole_model_that_predictors_share_is_kept_once_on_the_disk(
+    program: RAISF, llama: Path, tmp_path: Path
+) -> None:
+    trained = shutil.copytree(llama, tmp_path / "trained")
+    (trained / "training.json").write_text(json.dumps({"base": LocalLM(f"local/{llama}").model, "identity": "x"}))
+    program.set_lm(LocalLM(f"local/{trained}"))
+    save(program, tmp_path / "artifact")
+    kept = [path.stat() for path in (tmp_path / "artifact").rglob("*.safetensors")]
+    assert len(kept) > 1 and len({one.st_ino for one in kept}) == 1 and kept[0].st_nlink == len(kept)
+    moved = shutil.copytree(tmp_path / "artifact", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "artifact")
+    opened: Any = load(moved)
+    assert {one.lm.base_engine.folder.name for one in opened.predictors()} == {path.name for path in moved.glob("*/*")}
+
+
 def test_an_artifact_of_the_format_before_still_loads(program: RAISF, oracle: Any, tmp_path: Path) -> None:
     save(program, tmp_path / "old")
     manifest = read_json(tmp_path / "old" / "manifest.json")
