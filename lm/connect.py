@@ -198,7 +198,7 @@ def _check_url(provider: str, api_base: str | None, what: str = "--api-base") ->
     shown = api_base.rpartition("@")[2].partition("?")[0]
     try:
         url = urlsplit(api_base)
-        fits = url.scheme in ("http", "https") and url.hostname and url.port != 0
+        fits = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not re.search(r"\s", api_base)
     except ValueError:
         url = fits = None
     if not url or not fits:

@@ -56,8 +56,8 @@ def apart(options: Mapping[str, Any], prompt: Any, call: dict[str, Any]) -> list
         call: The call's own options.
     """
     whole = {**options, **call}
-    typed = isinstance(prompt, Request) or "request" in call
-    if typed or whole.get("seed") is None or how_many(whole) == 1:
+    typed, count = isinstance(prompt, Request) or "request" in call, whole.get("n")
+    if typed or whole.get("seed") is None or type(count) is not int or count < 2:  # what is no number DSPy refuses
         return [call]
     return [{**call, "n": 1, "seed": seed} for seed in seeds_of(whole)]
 

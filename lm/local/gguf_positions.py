@@ -1,7 +1,6 @@
 """What a GGUF file says of positions, and transformers' reader of such files passes over."""
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ _YARN = ("type", "factor", "original_context_length", "finetuned")
 
 def says_more(path: Path) -> bool:
     """Whether a file says something of positions that transformers' reader passes over."""
-    return head_has(path, _MARKS)
+    head = head_of(path)
+    return any(mark in head for mark in _MARKS)
 
 
-def head_has(path: Path, marks: Iterable[bytes]) -> bool:
-    """Whether the head of a GGUF file has one of several marks; in a tenth of a second, whatever the file's size."""
+def head_of(path: Path) -> bytes:
+    """What a GGUF file says before its weights, to be looked through in a tenth of a second."""
     with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    return any(mark in head for mark in marks)
+        return file.read(_HEAD_BYTES)
 
 
 def with_positions(path: Path, settings: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from raisf.lm.local.gguf_positions import head_has
+from raisf.lm.local.gguf_positions import head_of
 from raisf.utils.errors import InputError
 
 _PRE, _ADDS = "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token"
@@ -29,22 +29,22 @@ def _text(key: str, value: str) -> bytes:
 
 
 # As a file writes a key, the kind of its value (8: a text, 4: a number, 7: yes or no), and the value.
-_MARKS = (
-    *(_text(_PRE, name) for name in (*_LIKE_LLAMA_3, *_LIKE_STARCODER)),
-    *(f"{name}.block_count".encode() + struct.pack("<II", 4, layers) for name, layers in LAYERS_OF_27B.items()),
-)
+_SPLITS = tuple(_text(_PRE, name) for name in (*_LIKE_LLAMA_3, *_LIKE_STARCODER))
+_27B = [f"{name}.block_count".encode() + struct.pack("<II", 4, layers) for name, layers in LAYERS_OF_27B.items()]
 _PIECES, _NO_SPACE = _text(_KIND, "llama"), _SPACE.encode() + struct.pack("<IB", 7, 0)
 _GEMMAS = [_text("general.architecture", name) for name in LAYERS_OF_27B]  # which never put a space before a text
 
 
 def leaves_unsaid(path: Path) -> bool:
-    """Whether a file leaves out what llama.cpp knows by itself, and older versions of this package did not."""
-    return head_has(path, _MARKS) or _begins_bare(path)
+    """Whether a file says or leaves out what llama.cpp minds, and older versions of this package did not."""
+    head = head_of(path)
+    split = head.find(_PRE.encode())
+    return head.startswith(_SPLITS, split) or any(mark in head for mark in _27B) or _begins_bare(head)
 
 
-def _begins_bare(path: Path) -> bool:
+def _begins_bare(head: bytes) -> bool:
     """Whether a file says that no space is put before a text, where transformers puts one."""
-    return head_has(path, [_NO_SPACE]) and head_has(path, [_PIECES]) and not head_has(path, _GEMMAS)
+    return _NO_SPACE in head and _PIECES in head and not any(mark in head for mark in _GEMMAS)
 
 
 def with_scale(settings: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def complete_tokenizer(path: Path, tokenizer: Any) -> None:
             )
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
-    if _begins_bare(path):  # as transformers' LlamaTokenizer(add_prefix_space=False)
+    if _begins_bare(head_of(path)):  # as transformers' LlamaTokenizer(add_prefix_space=False)
         backend.normalizer = None
         backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
         backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])

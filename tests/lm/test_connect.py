@@ -56,6 +56,8 @@ def test_specs(llama, monkeypatch):
         ("openai/x", {"api_base": "localhost:8000"}, "write it like http://"),
         ("openai/x", {"api_base": "http://[::1/v1"}, "write it like http://"),
         ("openai/x", {"api_base": "http://host:99999/v1"}, "write it like http://"),
+        ("openai/x", {"api_base": "http://host/v1\n"}, r"'http://host/v1\\n' is no URL: write it like http://"),
+        ("openai/x", {"api_base": " http://host/v1"}, "' http://host/v1' is no URL: write it like http://"),
         ("openai/x", {"api_base": "http://host/v1?api-version=3"}, "has a query or fragment behind 'http://host/v1'"),
         ("openai/x", {"temperature": 3.0}, "the temperature is 3: give 0 to 2"),
         ("pocket", {"temperature": 2.5}, "the temperature is 2.5: give 0 to 2"),
