@@ -52,8 +52,8 @@ class Answer(Draft):
         if self.job.listen is not None:
             self.job.listen(self.written)
         self.finished = self.tokens[-1] in self._ends or any(
-            # A token is at least one byte, so a stop's last bytes lie in as many tokens.
-            stop in self._text.decode(self.tokens[-len(stop.encode()) :], False)
+            # A token is at least one byte, so a stop lies in as many tokens; a tokenizer may drop the space before all.
+            stop in self._text.decode(self.tokens[-len(stop.encode()) - 1 :], False)
             for stop in self._config.stop
         )
         return self.finished

@@ -22,7 +22,9 @@ from dspy.lm15 import (
     choice,
     judgments,
 )
-from transformers import LlamaConfig, Phi3Config, Phi3ForCausalLM
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE
+from transformers import LlamaConfig, Phi3Config, Phi3ForCausalLM, PreTrainedTokenizerFast
 
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.local import engine as engine_module
@@ -31,6 +33,8 @@ from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.engine import InferenceEngine, engine_for
 from raisf.lm.local.jobs import Job
 from raisf.lm.local.prefixes import SEEN
+from raisf.lm.local.tokenization import Text
+from raisf.lm.local.writing import Answer
 from tests.lm.conftest import probabilities
 
 
@@ -279,3 +283,15 @@ def test_an_engine_that_waits_for_company_never_waits_for_ever(llama, monkeypatc
     worker.start()
     worker.join(30)
     assert not worker.is_alive()
+
+
+def test_a_space_stops_a_text_though_the_tokenizer_drops_the_first_one():
+    """Llama 2's and Mistral's do: the text went on to its limit, and counted as cut off."""
+    library = Tokenizer(BPE(vocab={"a": 0, "\u2581b": 1}, merges=[]))
+    library.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    request = Request(model="x", messages=(Message.user("a"),), config=Config(stop=(" ",)))
+    answer = Answer(Job(request, [0], limit=9), Text(PreTrainedTokenizerFast(tokenizer_object=library)), set())
+    answer.tokens = [0]
+    assert not answer.ended()
+    answer.tokens = [0, 1]
+    assert answer.ended() and answer.finished and answer.written == "a"
