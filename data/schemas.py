@@ -186,9 +186,9 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     """The decomposition in a copy of 2WikiMultihopQA with `qa_pairs`: a question and an answering sentence per hop.
 
     Its answers are the objects of the evidences, in the order of the pairs; where a later question has one in its
-    words, it refers to it as "#1". Nothing is given where pairs and evidences do not match, and no titles where one is
-    not the subject of its triple: the supporting facts then tell them, which stand in the order of the hops (395 of the
-    395 where both are known), as the evidences do.
+    words, it refers to it as "#1", but in a comparison, whose parts stand alone. Nothing is given where pairs and
+    evidences do not match, and no titles where one is not the subject of its triple: the supporting facts then tell
+    them, which stand in the order of the hops (395 of the 395 where both are known), as the evidences do.
     """
     told, pairs = row.get("evidences") or [], row["qa_pairs"]
     triples = _matched(pairs, told)
@@ -197,7 +197,7 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     asked: list[str] = []
     for number, pair in enumerate(pairs):
         text = pair["question"]
-        for earlier in range(number):
+        for earlier in range(number if row.get("type") != "comparison" else 0):
             text = re.sub(rf"(?<!\w){re.escape(triples[earlier][2])}(?!\w)", f"#{earlier + 1}", text)
         asked.append(text)
     if row.get("type") in _IN_A_ROW and "#" not in asked[-1]:
