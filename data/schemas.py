@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from raisf.data.tables import LISTS
-from raisf.utils.text import answer_text, number_text
+from raisf.utils.text import answer_text
 from raisf.utils.wording import is_yes_no
 
 _PARAGRAPH = re.compile(r"-\d+$")
@@ -82,8 +82,7 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
     if "paragraphs" in row or schema_of(row) == "musique":
         found = _pairs(row.get("paragraphs") or _supporting(row), "title", "paragraph_text")
     elif schema_of(row) == "strategyqa":
-        facts = row.get("facts") or []
-        found = [(row.get("term") or "", fact) for fact in ([facts] if isinstance(facts, str) else facts)]
+        found = [(row.get("term") or "", fact) for fact in _listed(row.get("facts"))]
     else:
         found = _pairs(row.get("context"), "title", "sentences", "content")
     try:
@@ -306,9 +305,8 @@ _SCHEMAS = {
 
 def _as_text(answer: Any) -> Any:
     """An answer that is written as true, false or a number, as text; what is none of these as it is."""
-    if isinstance(answer, float) and math.isfinite(answer):
-        return number_text(answer)
-    return answer_text(answer) if isinstance(answer, int) else answer
+    number = isinstance(answer, int) or (isinstance(answer, float) and math.isfinite(answer))
+    return answer_text(answer) if number else answer
 
 
 def _listed(value: Any) -> list[Any]:

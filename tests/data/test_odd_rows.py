@@ -7,7 +7,7 @@ import pytest
 
 from raisf.data.datasets.files import write_dataset
 from raisf.data.questions import load_questions
-from raisf.data.schemas import question_row
+from raisf.data.schemas import paragraphs, question_row
 from raisf.utils.errors import InputError
 from raisf.utils.files import write_jsonl
 from tests.data.test_schemas import HOTPOT, MUSIQUE
@@ -82,3 +82,10 @@ def test_ids_that_train_and_test_share_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"test\.jsonl, question 1: a question of (train|dev) has its id, 'q0', too"):
         write_dataset("nq", tmp_path / "out", files=files, progress=False)
     assert not (tmp_path / "out").exists()
+
+
+def test_facts_of_strategyqa_that_are_no_texts_are_told() -> None:
+    """It ended in a TypeError."""
+    row = {"qid": "s1", "question": "Is it?", "answer": True, "decomposition": [], "facts": 5}
+    with pytest.raises(ValueError, match="neither a text nor a list"):
+        paragraphs(row)
