@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from raisf.data.tables import LISTS
-from raisf.utils.text import answer_text, number_text
+from raisf.utils.text import answer_text
 from raisf.utils.wording import is_yes_no
 
 _PARAGRAPH = re.compile(r"-\d+$")
@@ -82,8 +82,7 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
     if "paragraphs" in row or schema_of(row) == "musique":
         found = _pairs(row.get("paragraphs") or _supporting(row), "title", "paragraph_text")
     elif schema_of(row) == "strategyqa":
-        facts = row.get("facts") or []
-        found = [(row.get("term") or "", fact) for fact in ([facts] if isinstance(facts, str) else facts)]
+        found = [(row.get("term") or "", fact) for fact in _listed(row.get("facts"))]
     else:
         found = _pairs(row.get("context"), "title", "sentences", "content")
     try:
@@ -186,9 +185,9 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     """The decomposition in a copy of 2WikiMultihopQA with `qa_pairs`: a question and an answering sentence per hop.
 
     Its answers are the objects of the evidences, in the order of the pairs; where a later question has one in its
-    words, it refers to it as "#1". Nothing is given where pairs and evidences do not match, and no titles where one is
-    not the subject of its triple: the supporting facts then tell them, which stand in the order of the hops (395 of the
-    395 where both are known), as the evidences do.
+    words, it refers to it as "#1", but in a comparison, whose parts stand alone. Nothing is given where pairs and
+    evidences do not match, and no titles where one is not the subject of its triple: the supporting facts then tell
+    them, which stand in the order of the hops (395 of the 395 where both are known), as the evidences do.
     """
     told, pairs = row.get("evidences") or [], row["qa_pairs"]
     triples = _matched(pairs, told)
@@ -197,7 +196,7 @@ def _two_wiki_steps(row: dict[str, Any], titles: list[str]) -> dict[str, Any]:
     asked: list[str] = []
     for number, pair in enumerate(pairs):
         text = pair["question"]
-        for earlier in range(number):
+        for earlier in range(number if row.get("type") != "comparison" else 0):
             text = re.sub(rf"(?<!\w){re.escape(triples[earlier][2])}(?!\w)", f"#{earlier + 1}", text)
         asked.append(text)
     if row.get("type") in _IN_A_ROW and "#" not in asked[-1]:
@@ -306,9 +305,8 @@ _SCHEMAS = {
 
 def _as_text(answer: Any) -> Any:
     """An answer that is written as true, false or a number, as text; what is none of these as it is."""
-    if isinstance(answer, float) and math.isfinite(answer):
-        return number_text(answer)
-    return answer_text(answer) if isinstance(answer, int) else answer
+    number = isinstance(answer, int) or (isinstance(answer, float) and math.isfinite(answer))
+    return answer_text(answer) if number else answer
 
 
 def _listed(value: Any) -> list[Any]:

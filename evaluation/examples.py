@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from numbers import Number
 from pathlib import PurePath
 from typing import Any
 
@@ -13,7 +14,7 @@ from raisf.data.schemas import SCORINGS
 from raisf.data.tables import LISTS
 from raisf.evaluation.identity import digest
 from raisf.utils.errors import InputError
-from raisf.utils.text import answer_text
+from raisf.utils.text import answer_text, text_of
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
@@ -23,7 +24,7 @@ _TEXTS = tuple(name for name in LISTS if name != "sub_answers")  # which may be 
 def question_id(example: dspy.Example) -> str:
     """The example's id; a hash of its question, or other inputs, where the user gave none."""
     given = example.get("id")
-    if given is not None:
+    if not is_gap(given):
         return str(given)
     return digest(example.question if "question" in example else asked_text(example))
 
@@ -35,8 +36,8 @@ def describe_test(examples: Sequence[dspy.Example]) -> dict[str, Any]:
             question_id(e),
             e.question,
             sorted(gold_answers(e)),
-            *(e.get(field) for field in GOLD),
-            *(e.get("sub_titles") or []),
+            *(gold_field(e, field) for field in GOLD),
+            *(gold_field(e, "sub_titles") or []),
             *([e.scoring] if e.get("scoring") else []),
         ]
         for e in examples
@@ -66,10 +67,22 @@ def listed(value: Any) -> list[Any]:
 
 
 def gold_answers(example: dspy.Example) -> list[str]:
-    """All gold answers of an example, what it calls `answer` first, then `answers`; True and False are yes and no."""
+    """All gold answers of an example, what it calls `answer` first, then `answers`; see `answer_text`."""
     given = [listed(one) for one in map(example.get, ("answer", "answers"))]
     said = (one for one in itertools.chain(*given) if not (is_gap(one) or one == ""))
     return list(dict.fromkeys(map(answer_text, said)))
+
+
+def gold_field(example: dspy.Example, name: str) -> Any:
+    """A field of gold as JSON has it: what NumPy or pandas made as Python's own, a set in order, a date as text."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+            return [plain(one) for one in listed(value)]
+        value = value.item() if isinstance(value, np.generic) else value
+        return value if isinstance(value, str | Number | Mapping | None) else text_of(value)
+
+    return plain(example.get(name))
 
 
 def is_gap(value: Any) -> bool:

@@ -9,7 +9,7 @@ import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from raisf.evaluation.examples import GOLD, gold_answers, gold_passages, is_gap, question_id
+from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passages, is_gap, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
 from raisf.utils.text import answer_text
@@ -87,8 +87,12 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
         "question": example.question,
         "answers": answers,
         "kind": None if is_gap(example.get("kind")) else str(example.kind),
-        "hops": None if is_gap(example.get("hops")) else example.hops,
-        "gold": {name: example[name] for name in (*GOLD, "sub_titles", "scoring") if not is_gap(example.get(name))},
+        "hops": None if is_gap(example.get("hops")) else gold_field(example, "hops"),
+        "gold": {
+            name: gold_field(example, name)
+            for name in (*GOLD, "sub_titles", "scoring")
+            if not is_gap(example.get(name))
+        },
         "prediction": answer,
         "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
         "f1": 0.0 if answer is None else token_f1(answer, answers, scoring),

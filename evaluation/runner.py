@@ -265,7 +265,10 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
         if "question" not in example:
             raise InputError(f"a test question has no `question`, but {', '.join(example.keys())}: name it so")
         if name in seen:
-            raise InputError(f"two questions have the id {name!r}: make ids unique, records are kept by id")
+            told = (
+                f"two questions have the id {name!r}" if example.get("id") else "a question without an id comes twice"
+            )
+            raise InputError(f"{told}, {example.question!r:.80}: give each an id of its own, or leave one out")
         seen.add(name)
         if not gold_answers(example):
             raise InputError(f"question {name!r} has no gold answer: add `answer` or `answers`, or leave it out")

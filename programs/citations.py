@@ -105,15 +105,15 @@ def _taken(quotation: str, passage: JudgedPassage) -> str | None:
     return None
 
 
-def _places(passage: JudgedPassage, length: int) -> Iterator[tuple[str, str]]:
-    """So many sentences in a row, or one more where the quotation leaves a stop out; and all that stands before."""
+def _places(passage: JudgedPassage, length: int) -> Iterator[tuple[str, list[str]]]:
+    """So many sentences in a row, or one more where the quotation leaves a stop out; and the sentences before."""
     parts = [*filter(None, [passage.title]), *sentences(passage.text)]
     for size in (length, length + 1):
         for start in range(max(1, len(parts) - size + 1)):
-            yield " ".join(parts[start : start + size]), " ".join(parts[:start])
+            yield " ".join(parts[start : start + size]), parts[:start]
 
 
-def _with_a_name(quotation: str, said: str, before: str) -> bool:
+def _with_a_name(quotation: str, said: str, before: Sequence[str]) -> bool:
     """Whether a quotation is a place's words with a name, which stands before, for one of its pronouns."""
     quoted, words = normal(quotation).split(), normal(said).split()
     pronouns = [(place, word) for place, word in enumerate(words) if word in _PRONOUNS]
@@ -123,14 +123,13 @@ def _with_a_name(quotation: str, said: str, before: str) -> bool:
     spans = itertools.combinations(range(len(quoted) + 1), 2)
     names = [(start, end) for start, end in spans if end - start <= min(_NAME, len(quoted) - 2)]
     for place, word in pronouns:
-        known = " ".join([before, *words[:place]])
         for start, end in names:
             same = words[max(0, place - start) : place + 1 + len(quoted) - end] == [
                 *quoted[:start],
                 word,
                 *quoted[end:],
             ]
-            if same and holds(known, [_POSSESSIVE.sub("", " ".join(quoted[start:end]))]):
+            if same and holds(" ".join([*before, *words[:place]]), [_POSSESSIVE.sub("", " ".join(quoted[start:end]))]):
                 return True
     return False
 

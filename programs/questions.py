@@ -50,11 +50,12 @@ _NO_ANSWER = re.compile(
     | (?!(?:yes|no)\ )(?:\S+\ ){{1,8}}(?:is|are|was|were)\ (?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED}
       \ (?:in|by|from)\ {_SOURCE}
     | (?:the|his|her|its|their)\ (?:\S+\ ){{1,6}}(?:is|are|was|were|remains?)\ (?:unknown|not\ known)
-    | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
+    | (?:as\ an?\ (?:\S+\ ){{1,6}})?i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
     | i\ am\ (?:not\ (?:sure|certain|aware|able|familiar)|unable\ to)\b{_REST}
-    | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST}
+    | (?:it|they|we)\ (?:do|does|did)\ not\ (?:know|say|mention)\b{_REST}
+    | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST} | (?:it\ is\ )?impossible\ to\ (?:say|tell|know|determine)
     | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
-      (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED} | unknown)
+      (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED} | unknown | unclear)
       (?:\ (?:in|by|from)\ {_SOURCE})?
     | not\ in\ {_SOURCE}
     | (?:{_SOURCE}\ is\ )?unknown\ (?:(?:as|since|because)\ {_SOURCE}\b{_REST} | not\ in\ {_SOURCE})

@@ -14,7 +14,7 @@ from raisf.programs.program import check
 from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal, refuses
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
-from raisf.utils.text import clean
+from raisf.utils.text import clean, counted
 
 _ANSWERED = "Intermediate answer:"
 _LABEL = re.compile(r"^\**follow[-_ ]?up(?: question)?:\**\s*", re.IGNORECASE)
@@ -41,6 +41,13 @@ def search(run: Run, query: str, k: int, generation: str = "") -> Step:
     """
     found = run.found(run.search(query, k))
     return Step(generation=generation, query=query, passages=[JudgedPassage.of(passage) for passage in found])
+
+
+def read_found(run: Run, node: Node, k: int, reader: dspy.Predict, how: str = "") -> Node:
+    """Ends a node with what a reader answers from the top k passages of its question; `how` is told in the reason."""
+    node.passages = search(run, node.question, k).passages
+    reason = f"from {counted(len(node.passages), 'passage')}{how}"
+    return run.settle(node, "passages", reason, reader, passages=texts(node.passages))
 
 
 def check_switches(**switches: object) -> None:

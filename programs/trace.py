@@ -235,7 +235,8 @@ def fold_duplicates(root: Node) -> Node:
 
     A node is folded into a "duplicate" only where an earlier one (a parent before its children, in order) has the same
     question, went the same way and found the same answers below. The same question at another depth may end
-    otherwise, because max_depth cuts it elsewhere; it then stays as it is.
+    otherwise, because max_depth cuts it elsewhere; it then stays as it is. So does all where a duplicate would leave
+    out that nobody knows how sure its answer is, and the root seem sure.
     """
     seen: set[tuple] = set()
 
@@ -248,7 +249,8 @@ def fold_duplicates(root: Node) -> Node:
             seen.add(shape)
         return node.model_copy(update={"sub_questions": [visit(child) for child in node.sub_questions]})
 
-    return visit(root)
+    folded = visit(root)
+    return folded if folded.confidence == root.confidence else root
 
 
 def _shape(node: Node) -> tuple:

@@ -28,15 +28,19 @@ def text_of(value: object) -> str:
 
 
 def answer_text(value: object, answers: Collection[str] = ()) -> str:
-    """The same of an answer: True and False are yes and no, unless one of the gold answers is called so."""
-    found = getattr(value, "item", None)  # NumPy's are no bool of Python's
-    value = found() if found is not None and type(value).__name__.startswith("bool") else value
-    return ("no", "yes")[value] if isinstance(value, bool) and str(value) not in answers else text_of(value)
+    """The same of an answer: True is yes, False no, and 42.0 is 42, as columns with gaps have it.
 
-
-def number_text(number: float) -> str:
-    """A number as it is written; a whole one without its point, as a column with gaps has 42.0 for 42."""
-    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    Unless one of the gold answers is called so.
+    """
+    found = getattr(value, "item", None)  # NumPy's are none of Python's
+    value = found() if found is not None and type(value).__name__.startswith(("bool", "float")) else value
+    if str(value) in answers:
+        return str(value)
+    if isinstance(value, bool):
+        return ("no", "yes")[value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return text_of(value)
 
 
 def clean(text: object) -> str:

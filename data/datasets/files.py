@@ -204,6 +204,7 @@ def _write(
     kinds: dict[str, Counter[str]] = {split: Counter() for split in draws}
     corpus: _Corpus | None = None
     lines: dict[str, dict[int, bytes]] = {split: {} for split in draws}
+    split_of: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         for name in dict.fromkeys(origin[split] for split in draws):
             source = sources[name]
@@ -212,6 +213,11 @@ def _write(
                 if number not in place:
                     continue
                 split, row = place[number], numbered_row(source.place, number, raw)
+                if (other := split_of.setdefault(row["id"], split)) != split and not row["id"].isdigit():
+                    raise InputError(
+                        f"{source.place}, question {number}: a question of {other} has its id, {row['id']!r}, too, and "
+                        "what is compiled or compared would take them for one: give each its own"
+                    )
                 if benchmark.scoring:
                     row["scoring"] = benchmark.scoring
                 kinds[split][row["kind"]] += 1

@@ -4,11 +4,10 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check_count
-from raisf.programs.steps import search, texts
+from raisf.programs.steps import read_found
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning
-from raisf.utils.text import counted
 
 
 class CoTRAG(Program):
@@ -40,7 +39,5 @@ class CoTRAG(Program):
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
-            node.passages = search(run, question, self.k).passages
-            reason = f"from {counted(len(node.passages), 'passage')}, step by step"
-            run.settle(node, "passages", reason, self.reason_from, passages=texts(node.passages))
+            read_found(run, node, self.k, self.reason_from, ", step by step")
         return node

@@ -2,10 +2,9 @@
 
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check_count
-from raisf.programs.steps import reader, search, texts
+from raisf.programs.steps import read_found, reader
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
-from raisf.utils.text import counted
 
 
 class RAG(Program):
@@ -40,7 +39,5 @@ class RAG(Program):
 
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
-            node.passages = search(run, question, self.k).passages
-            reason = f"from {counted(len(node.passages), 'passage')}"
-            run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
+            read_found(run, node, self.k, self.answer_from)
         return node

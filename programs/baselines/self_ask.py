@@ -5,12 +5,11 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check_count
 from raisf.programs.questions import UNKNOWN
-from raisf.programs.steps import facts_of, next_question, reader, search, texts
+from raisf.programs.steps import facts_of, next_question, read_found, reader
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer, FinalAnswer
 from raisf.signatures.reasoning import FollowUp
-from raisf.utils.text import counted
 
 
 class SelfAsk(Program):
@@ -59,7 +58,8 @@ class SelfAsk(Program):
         with run.node(question) as node:
             while len(node.sub_questions) < self.max_follow_ups and (follow_up := self._next(run, node)):
                 node.sub_questions.append(Node(question=follow_up, depth=1))
-                self._look_up(run, node.sub_questions[-1])
+                with run.work(node.sub_questions[-1]) as sub:
+                    read_found(run, sub, self.k, self.answer_from)
             if not node.sub_questions:
                 reason = "from memory, no follow-up question was asked"
                 return run.settle(node, "direct", reason, self.answer_directly)
@@ -72,9 +72,3 @@ class SelfAsk(Program):
         """The next follow-up question, or "" where there is none."""
         prediction = run.ask(self.follow_up, question=node.question, facts=facts_of(self.follow_up, node))
         return next_question(prediction.follow_up if prediction else "", node.sub_questions)
-
-    def _look_up(self, run: Run, node: Node) -> None:
-        with run.work(node):
-            node.passages = search(run, node.question, self.k).passages
-            reason = f"from {counted(len(node.passages), 'passage')}"
-            run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))

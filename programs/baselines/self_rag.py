@@ -140,17 +140,14 @@ class SelfRAG(Program):
 
     def _needs(self, run: Run, node: Node) -> bool:
         prediction = run.ask(self.need, question=node.question)
-        labels = _probabilities(self.need, prediction)
-        if prediction and prediction.get("probabilities"):
-            return self._decided(node, labels["yes"])
-        needs = not labels or labels["yes"] > self.threshold
-        node.steps.append(Step(generation=f"Look something up? {'yes' if needs else 'no'}"))
-        return needs
+        told = bool(prediction and prediction.get("probabilities"))
+        return self._decided(node, _probabilities(self.need, prediction).get("yes", 1.0), told)
 
-    def _decided(self, node: Node, probability: float) -> bool:
+    def _decided(self, node: Node, probability: float, told: bool = True) -> bool:
+        """Whether it looks something up; the record says how probable that is where the LM told it."""
         needs = probability > self.threshold
-        shown = f"Look something up? {'yes' if needs else 'no'}, p={probability:.2f}"
-        node.steps.append(Step(generation=shown))
+        sure = f", p={probability:.2f}" if told else ""
+        node.steps.append(Step(generation=f"Look something up? {'yes' if needs else 'no'}{sure}"))
         return needs
 
     def _read(self, said: Reflection, passage: JudgedPassage) -> _Candidate | None:

@@ -14,12 +14,11 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check, check_count
-from raisf.programs.steps import reader, search, texts
+from raisf.programs.steps import read_found, reader
 from raisf.programs.trace import Judgement, Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
-from raisf.utils.text import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,9 +112,7 @@ class SKR(Program):
             if node.know.verdict == "know":
                 reason = f"from memory, as were {node.know.probability:.0%} of the questions most like it"
                 return run.settle(node, "direct", reason, self.answer_directly)
-            node.passages = search(run, question, self.k).passages
-            reason = f"from {counted(len(node.passages), 'passage')}"
-            run.settle(node, "passages", reason, self.answer_from, passages=texts(node.passages))
+            read_found(run, node, self.k, self.answer_from)
         return node
 
     def _knows(self, question: str) -> Judgement:

@@ -89,6 +89,14 @@ def test_an_answer_inside_another_word_is_no_reference_to_it() -> None:
     assert question_row({**TWO_WIKI, **named})["sub_questions"] == ["Who is it?", "Who married Annika, sister of #1?"]
 
 
+def test_the_parts_of_a_comparison_stand_alone() -> None:
+    """Both villages lie in Iran, and the second was looked for in "#1"."""
+    pairs = [{"question": f"Is {name} located in Iran?", "answer": f"{name} is in Iran."} for name in ("Elm", "Ulm")]
+    told = {"type": "comparison", "evidences": [[name, "country", "Iran"] for name in ("Elm", "Ulm")]}
+    row = question_row({**TWO_WIKI, **told, "qa_pairs": pairs})
+    assert row["sub_questions"] == [pair["question"] for pair in pairs]
+
+
 def test_a_step_that_names_an_earlier_answer_in_other_words_is_no_decomposition() -> None:
     """A decomposer learnt to ask about a person whom the question does not name."""
     pairs = [TWO_WIKI["qa_pairs"][0], {"question": "When was Reeves Elmer Hill born?", "answer": "On 3 May 1900."}]

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from raisf.data.datasets.files import write_dataset
 from raisf.data.questions import load_questions
-from raisf.data.schemas import question_row
+from raisf.data.schemas import paragraphs, question_row
 from raisf.utils.errors import InputError
+from raisf.utils.files import write_jsonl
 from tests.data.test_schemas import HOTPOT, MUSIQUE
 
 
@@ -69,3 +71,21 @@ def test_what_stands_beside_a_public_sets_own_answer_counts():
     assert found["kind"] == "mine"
     without = {name: value for name, value in HOTPOT.items() if name != "answer"}
     assert question_row({**without, "answers": ["Other"]})["answers"] == ["Other"]
+
+
+def test_ids_that_train_and_test_share_are_refused(tmp_path: Path) -> None:
+    """Every file began with q1: the data set was written, and every later command refused to compile on it."""
+    for split, asked in (("train", "Who made {}?"), ("test", "Where does {} lie?")):
+        rows = [{"id": f"q{n}", "question": asked.format(f"Elm {n}"), "answer": "Ann"} for n in range(20)]
+        write_jsonl(tmp_path / f"{split}.jsonl", rows)
+    files: dict[str, Path | str] = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
+    with pytest.raises(InputError, match=r"test\.jsonl, question 1: a question of (train|dev) has its id, 'q0', too"):
+        write_dataset("nq", tmp_path / "out", files=files, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_facts_of_strategyqa_that_are_no_texts_are_told() -> None:
+    """It ended in a TypeError."""
+    row = {"qid": "s1", "question": "Is it?", "answer": True, "decomposition": [], "facts": 5}
+    with pytest.raises(ValueError, match="neither a text nor a list"):
+        paragraphs(row)

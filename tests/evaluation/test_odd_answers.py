@@ -1,6 +1,7 @@
 """If these failed, answers of an odd kind would be counted wrong, or cost an evaluation, in silence."""
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raisf.evaluation.examples import check_answered, gold_answers
+from raisf.evaluation.examples import check_answered, describe_test, gold_answers
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.judges.judge_data import steps
@@ -39,6 +40,20 @@ def test_half_a_surrogate_pair_in_an_answer_costs_no_evaluation(tmp_path: Path) 
     assert {row["prediction"][-1] for row in read_jsonl(tmp_path / "r.jsonl")} == {"?"}
 
 
+def test_gold_out_of_a_table_is_kept_as_json_has_it(tmp_path: Path) -> None:
+    """Once the LM had answered, the record could not be written; and sets made another test of each process."""
+    rows = pd.DataFrame({"question": ["a?", "b?"], "answer": ["x", "x"], "hops": [2, 3], "known": [True, False]})
+    gold = {"gold_titles": {"Ulm", "Elm"}, "sub_questions": ("c?",), "sub_answers": [date(2020, 1, 2)], "id": pd.NA}
+    examples = [dspy.Example(**row, **gold).with_inputs("question") for _, row in rows.iterrows()]
+    for _ in range(2):
+        run(Answers(lambda q: "x"), examples, tmp_path / "r.jsonl")
+    found = sorted(read_jsonl(tmp_path / "r.jsonl"), key=lambda row: row["hops"])
+    assert [(row["hops"], row["gold"]["known"]) for row in found] == [(2, True), (3, False)]
+    assert found[0]["gold"]["gold_titles"] == ["Elm", "Ulm"] and found[0]["gold"]["sub_answers"] == ["2020-01-02"]
+    plain = [example.copy(gold_titles=["Elm", "Ulm"], hops=int(example.hops)) for example in examples]
+    assert describe_test(plain) == describe_test(examples)
+
+
 class Awaited(dspy.Module):
     async def aforward(self, question: str) -> dspy.Prediction:
         return dspy.Prediction(answer="x")
@@ -55,6 +70,7 @@ def test_a_module_that_can_only_be_awaited_is_refused_at_once_and_measured_as_ds
 def test_an_answer_of_zero_and_gold_that_is_a_bare_text_or_a_truth_count_as_what_they_are() -> None:
     cases = [(0, {"answer": "0"}), ("Paris", {"answers": "Paris"}), ("Paris", {"answers": ("Rome", "Paris")})]
     cases += [("yes", {"answer": True}), (False, {"answer": "False"}), ("no", {"answer": False})]
+    cases += [("42", {"answer": 42.0}), (np.float32(42), {"answer": "42"}), (42.0, {"answer": "42.0"})]
     for said, gold in cases:
         example = dspy.Example(question="Q?", **gold).with_inputs("question")
         assert run(Answers(lambda q, said=said: said), [example]).em.value == 1.0, (said, gold)

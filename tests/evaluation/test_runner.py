@@ -280,13 +280,13 @@ def test_a_full_disk_is_reported_not_swallowed(tmp_path: Path, monkeypatch: pyte
     [
         ([], "no questions"),
         ([*questions(1), *questions(1)], "two questions have the id 'q0'"),
+        ([dspy.Example(question="Who?", answer="x")] * 2, r"without an id comes twice, 'Who\?'"),
         ([dspy.Example(id="a", question="Q?").with_inputs("question")], "no gold answer"),
     ],
 )
 def test_bad_test_sets_are_refused_before_anything_is_asked(examples: list[dspy.Example], message: str) -> None:
-    program = Answers(echo)
     with pytest.raises(InputError, match=message):
-        run(program, examples)
+        run(program := Answers(echo), examples)
     assert program.asked == []
 
 

@@ -261,6 +261,16 @@ def test_a_repeated_sub_question_leaves_the_answer_its_confidence() -> None:
     assert of_record(record) == 0.9
 
 
+def test_a_duplicate_hides_no_part_whose_confidence_nobody_knows() -> None:
+    """A program kept the answer, as if nobody knew how sure it is, and showed 0.9, less than its min_confidence."""
+    sub = node("a?", "1707")  # judged listwise, say
+    known = Node(question="b?", depth=1, know=Judgement(verdict="know", probability=0.9)).end("direct", "", "Rome")
+    lost = Node(question="c?", depth=1, sub_questions=[sub]).end("decomposed", "from 1 of 1")
+    found = Node(question="d?", depth=1, sub_questions=[sub, known]).end("decomposed", "from 2 of 2", "Rome")
+    root = Node(question="q?", sub_questions=[lost, found]).end("decomposed", "from 1 of 2", "Rome")
+    assert root.confidence is fold_duplicates(root).confidence is None
+
+
 BORN = "Mary Stone was born in Riga in 1980. She was not the first of her family there. Her works are many."
 
 

@@ -161,6 +161,7 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         *("Based on the given facts, it cannot be determined.", "The birthplace is unknown.", "No data"),
         *("Unknown (no passage mentions it)", "The answer is unknown because the facts do not give it."),
         *("No relevant information found.", "Insufficient data"),
+        *("As an AI language model, I can't know.", "We don't know.", "It does not say", "It's unclear"),
         *("Unknown. The passages do not say.", "Unknown: it is not stated", "unknown — not mentioned", "N.A."),
     ],
 )
@@ -198,6 +199,7 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
             *("Unknown. The answer is Rome", "unknown, but the passages hint at Rome"),
             "it's blue",
         ),
+        *("It does not include batteries", "We do not ship on Sundays", "As an aid to pilots", "As an AI researcher"),
         *("The passages do not say it, but it was Graz", "I do not know, but probably in 1984"),
     ],
 )

@@ -76,7 +76,7 @@ def test_what_compiling_would_refuse_is_left_out(hotpot: Path, tmp_path: Path, c
     text = "Which one of all the rivers that there are in the land flows through the town of Elmton"
     train = [question(n, f"How old is town {n}?") for n in range(20)] + [question(20, f"{text}?")]
     (tmp_path / "train.json").write_text(json.dumps(train))
-    (tmp_path / "test.json").write_text(json.dumps([question(1, f"{text} now?")]))
+    (tmp_path / "test.json").write_text(json.dumps([question(30, f"{text} now?")]))
     files = ["--from", tmp_path / "train.json", "--split", "train", "--from", tmp_path / "test.json", "--split", "test"]
     _, shown, _ = run(capsys, "dataset", "hotpotqa", *files, "--out", tmp_path / "o", "--json")
     splits = json.loads(shown)["splits"]
