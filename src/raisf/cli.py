@@ -25,24 +25,24 @@ NO_PLACE = (
 )
 """What the system says of a place that the user chose, and that nothing can be written to or read from."""
 COMMANDS = (
-    "demo",
-    "world",
-    "dataset",
     "index",
-    "serve-index",
-    "colbert",
-    "dense",
-    "programs",
     "ask",
     "chat",
     "serve",
     "mcp",
-    "collect",
+    "programs",
     "compile",
+    "collect",
     "eval",
     "compare",
-    "experiment",
     "view",
+    "demo",
+    "world",
+    "dataset",
+    "experiment",
+    "serve-index",
+    "colbert",
+    "dense",
     "pocket",
 )
 """In the order of the help. A command is `raisf.commands.NAME:NAME_command`, with _ for -."""

@@ -54,6 +54,16 @@ def test_files_that_a_shell_made_of_a_star_are_told_to_come_as_one_folder(comman
     assert "extra argument (b.md): give one file or one folder" in capsys.readouterr().err
 
 
+def test_a_question_without_quotes_is_told_to_have_them(capsys):
+    assert _run("ask", "Where", "is", "it", "--index", "indexes/mine") == 2
+    assert "extra arguments (is it): put the question in quotes" in capsys.readouterr().err
+
+
+def test_help_is_not_offered_for_an_unknown_option(capsys):
+    assert _run("ask", "Where?", "--model", "x") == 2
+    assert "No such option '--model' (see: raisf ask --help)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("misspelt, action", [("inf", "info"), ("ad", "add"), ("delete", ""), ("docs", "")])
 def test_a_misspelt_action_is_no_folder_of_documents(misspelt, action, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
     '  raisf ask "..." --index indexes/mine --live\n'
     '  raisf ask "..." --program mypackage.rag:MyRAG --index indexes/mine\n'
     "  raisf ask - --program direct < question.txt",
+    alone="put the question in quotes",
 )
 @argument("question", help="the question; - reads it from standard input")
 @option("--live", is_flag=True, help="show the tree on standard error, if that is a terminal, while it grows")

@@ -52,7 +52,7 @@ class CalibrationChoice:
     def by_default(self, program: Any, asked: str | None) -> tuple[Any, ...]:
         """Which kinds of self-knowledge are tried where nobody says so: the paper's, and the answer's own probability.
 
-        Neither was better on all data (docs/judges.md), so the dev split decides. Who asks for a kind, or has a
+        Neither was better on all data (docs/results/judges.md), so the dev split decides. Who asks for a kind, or has a
         program of another, has chosen; and thresholds that are fitted on verdicts compare no answers.
 
         Args:

@@ -106,6 +106,9 @@ class Command(click.Command):
         """As click's, with what to do for more arguments than it takes."""
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as mistake:  # `--model` is nearest to `--help`, which nobody meant
+            meant = [one for one in mistake.possibilities or () if one != "--help"]
+            raise click.NoSuchOption(mistake.option_name, possibilities=meant, ctx=ctx) from mistake
         except click.UsageError as mistake:
             if self.alone and "unexpected extra argument" in mistake.message:
                 raise click.UsageError(f"{mistake.message}: {self.alone}", ctx) from mistake

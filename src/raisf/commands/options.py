@@ -299,7 +299,7 @@ program_options = as_one(
         "--relevance",
         type=click.Choice(("pointwise", "listwise", "score")),
         help="pointwise judges each passage alone, listwise all passages in one call, score asks no LM and goes "
-        "by the retriever's score, with a threshold that --calibrate fits; default: pointwise",
+        "by the retriever's score, with a threshold that --calibrate fits; default: pointwise, or the artifact's",
     ),
     _program("--max-calls", type=at_least(1), metavar="N", help="LM calls per question; default: no limit"),
     _program("--max-seconds", type=seconds, metavar="S", help="seconds per question; default: no limit"),
@@ -321,14 +321,15 @@ program_options = as_one(
         "--decomposition",
         type=click.Choice(("at_once", "stepwise", "chains")),
         help="at_once lists all sub-questions in one call, stepwise asks for the next one, given the answers so "
-        "far, chains answers first those that build on one another, and reads then; default: at_once",
+        "far, chains answers first those that build on one another, and reads then; default: at_once, or the "
+        "artifact's",
     ),
     _program(
         "--know",
         type=click.Choice(("verbal", "confidence", "consistency", "truth")),
         help="how the know judge decides: verbal is a verdict on the question; the others look at a draft "
         "answer: confidence is its probability, consistency the share of samples that agree with it (--set "
-        "samples=5), truth a verdict on it; default: verbal",
+        "samples=5), truth a verdict on it; default: verbal, or the artifact's",
     ),
     *_thresholds,
     _program(
