@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.passage import Passage, Retriever, found_by
 from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.learnt import learnt_by
@@ -70,8 +70,9 @@ class Adapted:
     Attributes:
         path: None: it is no index folder.
         corpus_hash: Of all that can be known of it: the name that it was given; else its class or function with its
-            public settings (such as the URL of ColBERTv2) and the texts in its `corpus` (as Embeddings has). It does
-            not change with passages that lie elsewhere: name the retriever where these may.
+            public settings (such as the URL of ColBERTv2), the texts in its `corpus` (as Embeddings has) and the
+            indexes that it holds; of what holds a `dspy.Retrieve`, or is one, DSPy's `rm`, too. It does not change with
+            passages that lie elsewhere: name the retriever where these may.
         given: The retriever, where it was given no name.
 
     Args:
@@ -83,9 +84,16 @@ class Adapted:
         self.path: Path | None = None
         self.name = name or _name_of(given)
         self.given = None if name else given
-        self.corpus_hash = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
+        self._known = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
+        self._asks_rm = not name and any(map(_asks_rm, [given, *_held_by(given).values()]))
         self.learnt_from = learnt_by(given)
         self._call = _caller_of(given)
+
+    @property
+    def corpus_hash(self) -> str:
+        """See above."""
+        rm = searched(None) if self._asks_rm else None
+        return self._known if rm is None else hashlib.sha256(f"{self._known} {found_by(rm)}".encode()).hexdigest()
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, each once, with scores where it gives any.
@@ -93,7 +101,7 @@ class Adapted:
         Raises:
             RaisfError: It fails, or gives something else.
         """
-        check_k(k)
+        k = check_k(k)
         try:
             found = self._call(query, k)
         except RaisfError:
@@ -210,16 +218,33 @@ def _known_of(given: Any) -> str:
 
     Of a method that is its object's settings, of a partial what it was given, too.
     """
-    if isinstance(given, partial):
-        known = [_known_of(given.func)]
-        held = {str(place): one for place, one in enumerate(given.args)} | given.keywords
-    else:
-        known = [_name_of(given)]
-        held = getattr(given.__self__ if inspect.ismethod(given) else given, "__dict__", {})
-    for name, value in sorted(held.items()):
+    known = [_known_of(given.func) if isinstance(given, partial) else _name_of(given)]
+    for name, value in sorted(_held_by(given).items()):
+        if isinstance(value, Retriever) and isinstance(value.corpus_hash, str):
+            known.append(f"{name}={found_by(value)}")
         if name.startswith("_") or not isinstance(value, str | int | float | bool | list | tuple):
             continue
         if isinstance(value, list | tuple) and not all(isinstance(item, str) for item in value):
             continue
         known.append(f"{name}={value!r}")
     return "\n".join(known)
+
+
+def _held_by(given: Any) -> dict[str, Any]:
+    if isinstance(given, partial):
+        return {str(place): one for place, one in enumerate(given.args)} | given.keywords
+    held = getattr(given.__self__ if inspect.ismethod(given) else given, "__dict__", {})
+    if not hasattr(type(given), "forward"):
+        return held
+    import dspy
+
+    drawn = {"stage"} if isinstance(given, dspy.Retrieve) else set[str]()  # anew for each object
+    return {name: one for name, one in held.items() if name not in drawn}
+
+
+def _asks_rm(one: Any) -> bool:
+    if not hasattr(type(one), "forward"):
+        return False
+    import dspy
+
+    return type(one).forward is dspy.Retrieve.forward

@@ -13,7 +13,7 @@ from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import log_skipped, read_whole
 from raisf.retrieval.corpus.texts import TextLike, passages_of_texts
 from raisf.retrieval.engines.base import Index, SearchMode
-from raisf.retrieval.engines.checkpoints import find_again
+from raisf.retrieval.engines.checkpoints import find_again, is_of
 from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import FORMAT, MANIFEST, WHOLE_WORDS, IndexManifest, read_manifest, verify
@@ -282,7 +282,4 @@ def _is_like(standing: IndexManifest, kind: type[Index], checkpoint: str | Path,
     """Whether an index of this engine is of this checkpoint and search."""
     if kind.compresses and standing.search != search:
         return False
-    try:
-        return kind.find is None or kind.find(checkpoint).sha256 == standing.checkpoint_sha256
-    except InputError:
-        return False
+    return kind.find is None or is_of(kind.find, checkpoint, standing)

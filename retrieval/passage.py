@@ -91,11 +91,14 @@ class Retriever(Protocol):
 
     Attributes:
         path: The index folder; None for one that is not a folder here.
-        corpus_hash: Changes when the passages change.
     """
 
     path: Path | None
-    corpus_hash: str
+
+    @property
+    def corpus_hash(self) -> str:
+        """Changes when the passages change."""
+        ...
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, each with its score."""

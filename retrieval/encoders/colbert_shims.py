@@ -23,7 +23,7 @@ from raisf.utils.errors import RaisfError
 from raisf.utils.leftovers import alone
 
 logger = logging.getLogger(__name__)
-_lock = threading.Lock()
+_lock, _compiling = threading.Lock(), threading.Lock()
 _PLACE = "TORCH_EXTENSIONS_DIR"
 _COMPILING = "loading PLAID's C++ extensions (the first time they are compiled: minutes)"
 
@@ -146,7 +146,6 @@ def own_extensions() -> Iterator[None]:
                 os.environ[_PLACE] = before
 
 
-@functools.cache
 def compile_extensions() -> None:
     """Compiles (once per machine, some minutes) or loads the four C++ extensions that PLAID searches with.
 
@@ -154,6 +153,12 @@ def compile_extensions() -> None:
         RaisfError: There is no C++ compiler, or it fails.
     """
     colbert()
+    with _compiling:
+        _compile()
+
+
+@functools.cache
+def _compile() -> None:
     from colbert.modeling.colbert import ColBERT
     from colbert.search.index_storage import IndexScorer
     from colbert.search.strided_tensor import StridedTensor

@@ -229,8 +229,7 @@ class Index:
         Raises:
             InputError: `k` is below 1, or `where` is no filter of these passages.
         """
-        check_k(k)
-        queries = [text_of(query) for query in queries]
+        k, queries = check_k(k), [text_of(query) for query in queries]
         allowed = self._alive if where is None else self._allowed(where)
         with self._finding:
             found = {query: hits for query in queries if (hits := self._found.get((query, k, where))) is not None}

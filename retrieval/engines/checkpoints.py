@@ -44,9 +44,11 @@ def find_again(
     if find is None:
         return None
     wanted = checkpoint or manifest.checkpoint or ""
-    if checkpoint is None and manifest.checkpoint_relative is not None and not Path(wanted).is_dir():
+    if checkpoint is None and manifest.checkpoint_relative is not None:
         moved = (path.resolve() / manifest.checkpoint_relative).resolve()
-        wanted = moved if moved.is_dir() else wanted
+        # Of a copied project, the one in the old place may have been trained further.
+        if moved.is_dir() and not (Path(wanted).is_dir() and is_of(find, wanted, manifest)):
+            wanted = moved
     found = find(wanted)
     if found.sha256 != manifest.checkpoint_sha256:
         raise InputError(
@@ -56,3 +58,11 @@ def find_again(
         )
     # An index that does not say was made by a version that computed in float32 alone.
     return found.computing_in(manifest.precision or "float32")
+
+
+def is_of(find: Callable[[str | Path], Checkpoint], checkpoint: str | Path, manifest: IndexManifest) -> bool:
+    """Whether an index was made with a checkpoint; one that cannot be found is not its."""
+    try:
+        return find(checkpoint).sha256 == manifest.checkpoint_sha256
+    except InputError:
+        return False

@@ -12,8 +12,7 @@ from raisf.retrieval.search.plaid import Plaid
 from raisf.retrieval.search.prefetch import Prefetch
 from raisf.retrieval.search.together import MicroBatcher
 from raisf.retrieval.store.encoding import Encoder
-from raisf.retrieval.store.manifest import SEGMENTS, IndexManifest
-from raisf.retrieval.store.segments import PLAID, VECTORS
+from raisf.retrieval.store.manifest import PLAID, SEGMENTS, VECTORS, IndexManifest
 from raisf.retrieval.store.vectors import Vectors
 
 

@@ -21,10 +21,11 @@ import importlib.metadata
 import itertools
 import operator
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import ujson
@@ -54,7 +55,9 @@ takes in before it compresses them.
 
 Of 10,000 paragraphs with 92 vectors each, exact search takes 0.15 s of one core and 0.5 GB of memory."""
 
-_SEARCHES = ("exact", "packed", "plaid", "none")
+VECTORS, PLAID = "vectors", "plaid"
+_SEARCHES = {"exact": VECTORS, "packed": VECTORS, "plaid": PLAID, "none": PASSAGES}
+"""What a segment is searched by, in its folder."""
 
 LIBRARIES = ("bm25s", "colbert-ai", "faiss-cpu", "torch", "transformers")
 
@@ -196,7 +199,7 @@ def read_manifest(path: Path | str, check: bool = True) -> IndexManifest:
         InputError: Nothing there, a folder that is not an index, another format version, or files missing or changed.
     """
     path = Path(path)
-    make = "make one with: raisf index DOCS --out " + str(path)
+    make = f"make one with: raisf index DOCS --out {shlex.quote(str(path))}"
     real = Path(os.path.realpath(path))  # where a link leads, the folder itself is replaced
     raw = _raw_manifest(real)
     sweep(real)
@@ -247,10 +250,12 @@ def _check(manifest: IndexManifest) -> None:
             raise ValueError(f"segment {segment.name} is searched by {segment.search!r}")
     if not 0 < manifest.passages == sum(segment.alive for segment in manifest.segments):
         raise ValueError(f"its segments do not hold the {manifest.passages} passages that it tells of")
-    needed = [f"{SEGMENTS}/{segment.name}/{PASSAGES}" for segment in manifest.segments]
-    held = {name.partition("/")[0] for name in manifest.files}
-    if unknown := [name for name in needed if name not in manifest.files] or {manifest.words} - held - {None}:
-        raise ValueError(f"it has no checksum of {next(iter(unknown))}")
+    needed = [manifest.words] if manifest.words is not None else []
+    for segment in manifest.segments:
+        needed += [f"{SEGMENTS}/{segment.name}/{name}" for name in (PASSAGES, _SEARCHES[segment.search])]
+    held = {str(part) for name in manifest.files for part in (name, *PurePosixPath(name).parents)}
+    if unknown := [name for name in needed if name not in held]:
+        raise ValueError(f"it has no checksum of {unknown[0]}")
 
 
 def verify(path: Path, manifest: IndexManifest, largest: float = float("inf")) -> Iterator[str]:
@@ -325,11 +330,12 @@ def _raw_manifest(folder: Path) -> bytes | None:
 def _no_index(path: Path, make: str) -> str:
     if not path.exists():
         return f"no index at {path}; {make}"
+    shown = shlex.quote(str(path))
     if not path.is_dir():
-        return f"{path} is a file, an index is a folder; of documents make one with: raisf index {path} --out DIR"
+        return f"{path} is a file, an index is a folder; of documents make one with: raisf index {shown} --out DIR"
     return (
         f"{path} is not an index: it has no {MANIFEST}; give another folder, or, if documents are in it, make an index "
-        f"of them: raisf index {path} --out DIR"
+        f"of them: raisf index {shown} --out DIR"
     )
 
 

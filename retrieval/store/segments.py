@@ -6,12 +6,10 @@ from pathlib import Path
 
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.encoding import Checkpoint, EncodedFolder, encode
-from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, Segment
+from raisf.retrieval.store.manifest import PASSAGES, PLAID, SEGMENTS, VECTORS, Segment
 from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import read_segment, row_of
 from raisf.utils.progress import progress_bar
-
-VECTORS, PLAID = "vectors", "plaid"
 
 
 def vectors_folder(index: Path, segment: Segment) -> Path:

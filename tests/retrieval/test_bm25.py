@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -38,6 +39,8 @@ def test_among_equals_the_earlier_is_found_however_many_are_asked_for(tmp_path: 
     assert found == [f"{n:03d}" for n in sorted(range(60), key=lambda n: (n % 5 > 0, n))]
     assert all([passage.pid for passage in index("owl", k)] == found[:k] for k in range(1, 60))
     assert [passage.pid for passage in index("owl", 3, "id > '010' and id != '015'")] == ["020", "025", "030"]
+    eight_bits: Any = np.uint8(3)  # of which -3 is 253
+    assert [passage.pid for passage in index("owl", eight_bits)] == found[:3]
 
 
 TEXTS = [

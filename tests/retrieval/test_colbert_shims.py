@@ -103,3 +103,17 @@ print(Searcher.__module__, colbert.Checkpoint is Checkpoint, multiprocessing.get
 """
     run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["[]", "colbert.searcher True None"]
+
+
+@pytest.mark.slow
+def test_threads_that_open_plaid_at_once_wait_for_the_one_that_compiles():
+    """All but the first raised an AttributeError."""
+    told = """
+from concurrent.futures import ThreadPoolExecutor
+from raisf.retrieval.encoders.colbert_shims import colbert, compile_extensions
+colbert()
+with ThreadPoolExecutor(4) as threads:
+    print([job.exception() for job in [threads.submit(compile_extensions) for _ in range(4)]])
+"""
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert run.stdout == "[None, None, None, None]\n", run.stderr

@@ -172,6 +172,37 @@ def test_records_are_bound_to_what_a_function_does_and_was_given():
         assert known(one, "wiki") == known(other, "wiki")
 
 
+class Reranking(dspy.Module):
+    def __init__(self, index: Any) -> None:
+        super().__init__()
+        self._index = index
+
+    def forward(self, query: str, k: int) -> list[Passage]:
+        return self._index(query, k)[::-1]
+
+
+def through(index: Any, query: str, k: int) -> list[Passage]:
+    return index(query, k)
+
+
+def test_records_are_bound_to_the_index_behind_a_retriever(index: Index, tmp_path: Path):
+    """A run over another index was taken up with the answers from the first; over `dspy.Retrieve` none ever was."""
+    other = raisf.index(TEXTS[:2], "bm25", out=tmp_path / "i")
+
+    def known(given: Any) -> str:
+        return describe(raisf.RAG(given))["retriever"]
+
+    for make in (Reranking, lambda index: partial(through, index)):
+        assert known(make(index)) == known(make(index)) != known(make(other))
+    for make in (dspy.Retrieve, lambda: Reranking(dspy.Retrieve())):
+        program = raisf.RAG(make())
+        with dspy.context(rm=index):
+            bound = describe(program)["retriever"]
+            assert bound == known(make())
+        with dspy.context(rm=other):
+            assert bound != describe(program)["retriever"]
+
+
 def test_what_a_client_keeps_of_its_searches_makes_no_other_retriever_of_it():
     class Client:
         def __init__(self) -> None:

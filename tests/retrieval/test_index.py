@@ -233,6 +233,9 @@ def test_its_checkpoint_is_found_from_any_folder_and_when_both_are_moved(
     moved = tmp_path / "moved" / "indexes" / "i"
     found = find_again(find, moved, open_folder(moved).manifest)
     assert found is not None and found.name == str(tmp_path.resolve() / "moved" / "checkpoints" / "mine")
+    other = shutil.copytree(tmp_path / "moved" / "checkpoints" / "mine", home / "checkpoints" / "mine")
+    (other / "config.json").write_text((other / "config.json").read_text() + "\n")  # trained further where it was
+    assert find_again(find, moved, open_folder(moved).manifest) == found
 
 
 def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[Passage], tmp_path: Path):

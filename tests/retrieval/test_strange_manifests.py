@@ -32,6 +32,8 @@ def folder(passages: list[Passage], tmp_path: Path) -> Path:
         (lambda m: m["segments"][0].update(passages=3), "its segments do not hold the 12 passages"),
         (lambda m: m["segments"][0].update(passages=13, deleted=[12]), "has 12 passages, not 13"),
         (lambda m: m["segments"][0].update(search="magic"), "is searched by 'magic'"),
+        (lambda m: m["segments"][0].update(search="plaid"), "no checksum of segments/1/plaid"),
+        (lambda m: m["segments"][0].update(search="exact"), "no checksum of segments/1/vectors"),
         (lambda m: m["segments"][0].update(name="9"), "no checksum of segments/9/passages.jsonl"),
         (lambda m: m.update(segments={}), "its segments do not hold"),
         (lambda m: m.update(documents=[]), r"documents is \[\], not dict\[str, str\]"),
