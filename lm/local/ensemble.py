@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dspy
+from dspy.utils.exceptions import ContextWindowExceededError
 
 from raisf.lm.adapter import CompactAdapter
+from raisf.lm.connect import explain
 from raisf.lm.local.inference import context_of, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.prefixes import last_place
@@ -46,7 +48,8 @@ def answer_together(
         weights: How much each call counts, none below 0; they need not add up to 1.
 
     Raises:
-        InputError: Another LM or format, or prompts longer than the model's context.
+        InputError: Another LM or format.
+        LMError: As `room_after`.
     """
     adapter = getattr(lm, "adapter", None)
     if not isinstance(lm, LocalLM) or not isinstance(adapter, CompactAdapter) or lm.lora is not None:
@@ -61,9 +64,7 @@ def answer_together(
     stop, ends = adapter.stop, end_tokens(model, text)
     written = [text.plain(adapter.prompt(signature, call, demos), (stop,)) for call in inputs]
     prompts = [text.encode(prompt, special=True) for prompt in written]
-    room = context_of(model) - max(map(len, prompts))
-    if room < 1:
-        raise InputError("the prompt is longer than the model reads: give shorter passages or fewer demonstrations")
+    room = room_after(lm, prompts)
 
     def ended(tokens: list[int]) -> bool:
         # A token is at least one byte, so the stop's last bytes lie in as many tokens.
@@ -72,6 +73,19 @@ def answer_together(
     new = mix(model, prompts, weights, min(lm.kwargs["max_tokens"], room), ended)
     answer = text.decode([token for token in new if token not in ends], True)
     return Mixed(answer, ended(new), sum(map(len, prompts)), len(new))
+
+
+def room_after(lm: LocalLM, prompts: Sequence[Sequence[int]]) -> int:
+    """How many tokens an LM can write after each of some prompts.
+
+    Raises:
+        LMError: One is longer than it reads, which is told as of any call of its own.
+    """
+    longest, context = max(map(len, prompts)), context_of(lm.base_engine.model)
+    if longest >= context:
+        told = f"the prompt is {longest + 1:,} tokens long and the model reads {context:,} at most"
+        raise explain(ContextWindowExceededError(message=told), lm)
+    return context - longest
 
 
 def mix(

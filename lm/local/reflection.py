@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.decoding import Draft, decode
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.local.inference import Rows, context_of, end_tokens
+from raisf.lm.local.ensemble import room_after
+from raisf.lm.local.inference import Rows, end_tokens
 from raisf.lm.local.model import LocalLM
-from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +69,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
         limit: The most tokens to write; None: as many as the LM's answers may have.
 
     Raises:
-        InputError: A prompt is longer than the model's context.
+        LMError: As `room_after`.
     """
     import torch
 
@@ -77,9 +77,7 @@ def reflect(lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> li
     model, text, tokens = engine.twin, engine.text, _tokens(engine)
     groups = [torch.tensor([tokens[name] for name in group]) for group in GROUPS]
     read = [text.encode(text.plain(prompt, _MARKS), special=True) for prompt in prompts]
-    room = context_of(model) - max(map(len, read))
-    if room < 1:
-        raise InputError("the prompt is longer than the model reads: give shorter passages")
+    room = room_after(lm, read)
     ends = end_tokens(model, text)
 
     class Reflecting(Draft):

@@ -8,7 +8,7 @@ from raisf.lm.local.ensemble import answer_together, mix
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.signatures.answers import GroundedAnswer
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
 from tests.lm.conftest import random_tokens
 
 
@@ -81,5 +81,6 @@ def test_an_lm_without_token_probabilities_is_refused(llama):
 
 def test_a_prompt_beyond_the_context_is_refused(llama):
     long = [{"question": "Who founded Velmora?" * 200, "passages": []}]
-    with pytest.raises(InputError, match="longer than the model reads"):
+    with pytest.raises(LMError, match="cannot read so much") as refused:
         answer_together(LocalLM(f"local/{llama}"), GroundedAnswer, [], long, [1.0])
+    assert refused.value.too_long and refused.value.exit_code == InputError.exit_code

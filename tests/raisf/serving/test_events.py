@@ -14,6 +14,8 @@ import pytest
 
 from raisf.lm.connect import connect
 from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.rag import RAG
+from raisf.programs.baselines.replug import REPLUG
 from raisf.retrieval.serving import listening
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
@@ -140,6 +142,17 @@ def test_a_fault_of_a_module_of_ones_own_is_the_servers_and_in_the_log(
         ask.post(f"{server.url}/ask", {"question": "bare", "program": "own", "stream": False})
     assert b"Own gave a str" in failed.value.read()
     assert [record.levelname for record in caplog.records if "Own gave a str" in record.message] == ["WARNING"]
+
+
+def test_a_question_that_is_too_long_for_the_model_is_the_clients_whatever_reads_it(
+    server: Any, rivers: Any, service: Service, ask: Any
+) -> None:
+    for name, program in (("rag", RAG(rivers)), ("replug", REPLUG(rivers))):
+        program.set_lm(connect("pocket"))
+        service.served[name] = Served(name, program)
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+            ask.post(f"{server.url}/ask", {"question": "Where is it? " * 1_500, "program": name, "stream": False})
+        assert b"cannot read so much" in refused.value.read()
 
 
 def test_a_module_of_ones_own_says_yes_as_it_does_elsewhere(server: Any, service: Service, ask: Any) -> None:
