@@ -50,9 +50,19 @@ def test_a_page_names_the_indexes_that_its_rows_have_searched_alone(worlds, tmp_
     argv = ["--data", str(worlds / "7"), "--lm", "pocket", "--n", "2", "--out", str(tmp_path), "--json"]
     for name, only, folders in (("table1", "direct", None), ("blendfilter-bm25", "direct,rag", "index-bm25")):
         assert cli.main(["experiment", name, "--only", only, *argv]) == 0
-        named = json.loads(capsys.readouterr().out)["facts"]["index"]
-        assert named == (folders and str(tmp_path / "made" / folders))
+        made = json.loads(capsys.readouterr().out)
+        assert made["facts"]["index"] == (folders and str(tmp_path / "made" / folders))
+        assert "n=2 is below 30" in made["experiments"][name][0]["text"]
     assert sorted(path.name for path in (tmp_path / "made").glob("index-*[!n]")) == ["index-bm25"]
+
+
+def test_intervals_are_not_called_rough_where_a_table_has_none_and_are_where_a_kind_has_few(worlds, tmp_path, capsys):
+    argv = ["--data", str(worlds / "7"), "--lm", "pocket", "--engine", "bm25", "--out", str(tmp_path), "--json"]
+    row = ["--only", "ra-isf, zero-shot, k 1", "--variant", "zero-shot"]
+    for name, n, more in (("table4", "2", ["--only", "ra-isf, zero-shot"]), ("fig4", "40", row)):
+        assert cli.main(["experiment", name, "--n", n, *more, *argv]) == 0
+        (section,) = json.loads(capsys.readouterr().out)["experiments"][name]
+        assert ("is below 30: bootstrap intervals are rough" in section["text"]) == (name == "fig4")
 
 
 def test_a_row_that_is_left_out_names_no_way_out_that_an_experiment_has_not(worlds, tmp_path):

@@ -41,7 +41,6 @@ def test_every_system_has_a_few_shot_row_which_can_be_left_out():
     shot = {label for label, setting in table1.settings.items() if setting.few_shot}
     assert shot == {f"{name}, few-shot" for name in PROGRAMS} and len(shot) == 14
     assert not shot & set(table1.rows(None, few_shot=False))
-    assert "zero-shot" in table1.departs
 
 
 @pytest.mark.slow

@@ -1,16 +1,16 @@
 """The experiments of both papers, by name: which programs each runs, and the tables and figures made of the answers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from raisf.evaluation.intervals import caution
+from raisf.evaluation.intervals import Score, caution
 from raisf.experiments import blendfilter_tables, data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
 from raisf.experiments.by_hand import LISTWISE, reliability_and_people
 from raisf.experiments.cases import cases
 from raisf.experiments.comparing import counted
-from raisf.experiments.remarks import LEVEL, SETS, SHOWN, TABLE_1, about_rows, remarks
+from raisf.experiments.remarks import FEW_SHOT, LEARNT, LEVEL, SETS, TABLE_1, OfRows, remarks
 from raisf.experiments.settings import Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
@@ -31,7 +31,6 @@ ABOUT_VARIANTS = {
     "zero-shot": "as it is, where the paper's judges are trained",
 }
 SAMPLES = 3
-
 Rows = Mapping[str, Setting]
 
 
@@ -48,6 +47,7 @@ class Experiment:
         check: Tells, before anything is asked, of test questions that cannot fill its table.
         one_variant: Whether it shows one RA-ISF, which is compiled to weights if nobody says otherwise.
         departs: What a reader must know before comparing with the paper; docs/fidelity.md has all.
+        of_rows: The same of some rows alone.
     """
 
     title: str
@@ -58,6 +58,7 @@ class Experiment:
     check: Callable[[Workspace], None] | None = None
     one_variant: bool = False
     departs: str = ""
+    of_rows: OfRows = ()
 
     def rows(
         self, workspace: Workspace, *, few_shot: bool = True, variant: str = "weights", only: Sequence[str] = ()
@@ -75,9 +76,8 @@ class Experiment:
         """
         settings = self.settings(workspace) if callable(self.settings) else self.settings
         if self.one_variant:
-            program = VARIANTS[variant]
             settings = {
-                label.replace("ra-isf, weights", f"ra-isf, {variant}"): replace(setting, program=program)
+                label.replace("ra-isf, weights", f"ra-isf, {variant}"): replace(setting, program=VARIANTS[variant])
                 if setting.program == FULL.program
                 else setting
                 for label, setting in settings.items()
@@ -114,13 +114,19 @@ class Experiment:
                 section.call("exact match", workspace.measure)
         first, *others = sections
         first.title = first.title or self.title
-        told = [f"{self.source}.", first.text, f"{few}." if (few := caution(len(workspace.test))) else ""]
-        told += [about_rows(self.departs, settings), _FORMS * (self.source != OURS)]
+        counts = [cell.n for row in first.rows for cell in row if isinstance(cell, Score)]
+        few = caution(min(len(workspace.test), *counts)) if counts else ""
+        told = [f"{self.source}.", first.text, f"{few}." if few else "", *self.known_of(settings.values())]
         if self.one_variant and any(one.system == "ra-isf" for one in settings.values()):
             told.append(f"RA-ISF is {ABOUT_VARIANTS[variant]}.")
         first.text = tables.joined(*told, *remarks(workspace, settings))
-        shown = [first, *(section for section in others if section.rows)]
-        return [*shown, *([teacher_section(workspace.taught)] if workspace.taught else [])]
+        taught = [teacher_section(workspace.taught)] if workspace.taught else []
+        return [first, *(section for section in others if section.rows), *taught]
+
+    def known_of(self, rows: Collection[Setting]) -> list[str]:
+        """What a reader must know of these rows before comparing them with the paper's."""
+        told = (sentence for about, sentence in self.of_rows if any(map(about, rows)))
+        return [*told, self.departs, _FORMS * (self.source != OURS)]
 
 
 def _over(program: str, label: str, option: str, values: tuple[int, ...]) -> dict[str, Setting]:
@@ -202,7 +208,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             **_VARIANTS,
         },
         tables.main,
-        departs=" ".join(TABLE_1),
+        departs="The paper's released code searches Wikipedia with Contriever.",
+        of_rows=TABLE_1,
     ),
     "table2": Experiment(
         "RA-ISF without each of its modules",
@@ -215,7 +222,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         tables.ablations,
         one_variant=True,
-        departs="What the judges have learnt is the same in all rows.",
+        of_rows=[LEARNT],
     ),
     "fig2": Experiment(
         "How deep sub-questions may go",
@@ -227,7 +234,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         },
         tables.depths,
         one_variant=True,
-        departs=LEVEL,
+        of_rows=[LEVEL],
     ),
     "table3": Experiment(
         "Whose weights the judges are",
@@ -267,14 +274,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{RAISF}, Table 7",
         {**_VARIANTS, **_LISTWISE},
         tables.routes,
-        departs=SETS,
+        of_rows=[SETS],
     ),
     "blendfilter-main": Experiment(
         "BlendFilter and its baselines",
         f"{BLEND}, Tables 2 to 4",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
         blendfilter_tables.main,
-        departs=SHOWN,
+        of_rows=[FEW_SHOT],
     ),
     "blendfilter-bm25": Experiment(
         "BlendFilter over BM25",

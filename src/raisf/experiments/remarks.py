@@ -1,7 +1,6 @@
 """What a reader has to know of the rows of a table beside their figures."""
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from raisf.experiments.comparing import by_reason, left_out_lines
@@ -12,34 +11,43 @@ if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
     from raisf.optimize.manifest import Connection
 
-# Sentences below tables, and what the label of a row that each is about has in it.
-SHOWN = (
-    "Rows named few-shot show up to four demonstrations per predictor, made from training questions, whether or not "
-    "they help; a program without judges or a right run to make some from has no such row."
+# Sentences below a table that are about some rows alone: about which, and the sentence.
+OfRows = Sequence[tuple[Callable[[Setting], bool], str]]
+LEARNT = (lambda row: row.learns, "What the judges have learnt is the same in all rows.")
+LEVEL = (lambda row: row.program in ("rag", "direct"), "RAG and direct have no depth: theirs are level lines.")
+SETS = (
+    lambda row: row.options.get("relevance") == "listwise",
+    "listwise: the passages are judged as a set; else each alone (docs/fidelity.md).",
 )
-LEVEL = "RAG and direct have no depth: theirs are level lines."
-SETS = "listwise: the passages are judged as a set; else each alone (docs/fidelity.md)."
-TABLE_1 = {
-    "In RA-ISF's rows prompts and weights only the judges are compiled, on the training questions.": "ra-isf, [pw]",
-    "In RA-ISF's few-shot row judges and answerers have demonstrations.": "ra-isf, few-shot",
-    "The baselines' plain rows are zero-shot.": r"^[\w-]+$",
-    SHOWN: "few-shot",
-    "REPLUG's tuned index is a dense one (LSR).": "tuned index",
-    "The paper's Self-RAG is that system's own checkpoint; ours prompts the LM that answers, unless that is one.": (
-        "self-rag"
+FEW_SHOT = (
+    lambda row: row.few_shot,
+    "Rows named few-shot show up to four demonstrations per predictor, made from training questions, whether or not "
+    "they help; a program without judges or a right run to make some from has no such row.",
+)
+TABLE_1: OfRows = (
+    (
+        lambda row: row.program in ("prompts", "weights"),
+        "In RA-ISF's rows prompts and weights only the judges are compiled, on the training questions.",
     ),
-    "The paper took Iter-RetGen's figures from that system's own paper.": "iter-retgen",
-    "The paper's released code searches Wikipedia with Contriever.": "",
-}
-_ROWS = {**TABLE_1, LEVEL: "^(rag|direct)$", SETS: "listwise"}
-
-
-def about_rows(text: str, labels: Collection[str]) -> str:
-    """A text without the sentences that are about rows which are not among these."""
-    for sentence, rows in _ROWS.items():
-        if not any(re.search(rows, label) for label in labels):
-            text = text.replace(sentence, "")
-    return text
+    (
+        lambda row: row.system == "ra-isf" and row.few_shot,
+        "In RA-ISF's few-shot row judges and answerers have demonstrations.",
+    ),
+    (
+        lambda row: row.system != "ra-isf" and not row.learns,
+        "The baselines' plain rows are zero-shot.",
+    ),
+    FEW_SHOT,
+    (lambda row: row.tuned, "REPLUG's tuned index is a dense one (LSR)."),
+    (
+        lambda row: row.system == "self-rag",
+        "The paper's Self-RAG is that system's own checkpoint; ours prompts the LM that answers, unless that is one.",
+    ),
+    (
+        lambda row: row.system == "iter-retgen",
+        "The paper took Iter-RetGen's figures from that system's own paper.",
+    ),
+)
 
 
 def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator[str]:
