@@ -99,12 +99,10 @@ def _keys(path: Path) -> tuple[bytes, ...]:
         raise InputError(f"cannot read the keys in {path} ({error}): give a text file with a key a line") from error
     if not keys:
         raise InputError(f"{path} holds no key: write one of {SHORTEST_KEY} characters or more into it")
+    if told := [number for number, key in enumerate(keys, 1) if key.startswith("#")]:
+        raise InputError(f"key {told[0]} in {path} begins with #: a comment would be a key, so drop it")
     if short := [number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY]:
         raise InputError(f"key {short[0]} in {path} is shorter than {SHORTEST_KEY} characters: make a longer one")
-    if told := [number for number, key in enumerate(keys, 1) if key.startswith("#")]:
-        raise InputError(
-            f"key {told[0]} in {path} begins with #, as if it were a comment, which would be a key: drop it"
-        )
     if strange := [number for number, key in enumerate(keys, 1) if not (key.isascii() and key.isprintable())]:
         raise InputError(f"key {strange[0]} in {path} is not of ASCII characters, and no header carries others")
     return tuple(hashlib.sha256(key.encode()).digest() for key in keys)

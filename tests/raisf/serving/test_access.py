@@ -147,7 +147,7 @@ def test_another_address_demands_a_key(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--api-key-file"):
         Access.of("0.0.0.0", None)
     keys = tmp_path / "keys"
-    comment = f"# one of each team\n{KEY}\n"
+    comment = f"# teams\n{KEY}\n"
     wrong = {
         "": "no key",
         "short\n": "shorter than 16",
