@@ -57,7 +57,7 @@ class Rows:
 
     of: dict[str, list[dspy.Example]] = field(default_factory=dict)
     judge: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, InputError] = field(default_factory=dict)
     unlabelled: dict[str, str] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ def collect_rows(
         owner, role = owner_of[name], roles[name]
         reasoned = reasoned_role(predictor)
         if reasoned in JUDGE_ROLES and isinstance(owner, Program) and _in_use(owner, reasoned):
-            rows.missing[name] = "it reasons before its answer, and gold has no reasonings"
+            rows.missing[name] = InputError("it reasons before its answer, and gold has no reasonings")
         strange = only_ours and not isinstance(owner, Program)
         if not _in_use(owner, role) or strange or name not in wanted:
             continue
@@ -116,7 +116,7 @@ def collect_rows(
             if found:
                 rows.of[name] = found
             else:
-                rows.missing[name] = "no question has several gold sub_questions"
+                rows.missing[name] = InputError("no question has several gold sub_questions")
         elif role is DirectAnswer and id(owner) not in judging:
             rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
         elif role in JUDGED:
@@ -132,8 +132,9 @@ def collect_rows(
                 rows.of[name] = found
             except InputError as error:
                 if strict and (not taught or judge in taught):
-                    raise InputError(f"{error}; strategy 'bootstrap' does without such examples") from error
-                rows.missing[name] = str(error)
+                    besides = f"{error.besides}; strategy 'bootstrap' does without such examples"
+                    raise InputError(error.text, besides) from error
+                rows.missing[name] = error
     if strict and not rows.of:
         raise InputError(
             "no predictor of this program can be shown what is right by gold alone: choose the strategy 'bootstrap' "

@@ -4,11 +4,25 @@ from numbers import Integral
 
 
 class RaisfError(Exception):
-    """Anything the command line reports without a traceback."""
+    """Anything the command line reports without a traceback.
+
+    Args:
+        text: What was wrong, what was found and what to do.
+        besides: The text's end: what `raisf compile` and Python can do besides, and an experiment cannot.
+    """
 
     exit_code = 1
     brief = ""
     """The same without what an endpoint or a retriever said, which may repeat a question; "" where neither said any."""
+
+    def __init__(self, text: str = "", besides: str = "") -> None:
+        super().__init__(text + besides)
+        self.besides = besides
+
+    @property
+    def text(self) -> str:
+        """Without `besides`."""
+        return str(self).removesuffix(self.besides)
 
 
 class InputError(RaisfError):

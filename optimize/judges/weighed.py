@@ -10,10 +10,13 @@ from raisf.utils.errors import InputError
 from raisf.utils.sampling import up_to
 
 _REMEDIES = {
-    "sufficiency": "give gold_pids or gold_titles of passages that are in the index, or raise k",
-    "know": "give more questions, some that the LM knows and some not, or leave the judge out (--no-know)",
-    "relevance": "give gold_pids or gold_titles of passages that are in the index, raise k, give more questions, or "
-    "let a teacher label passages (--teacher)",
+    "sufficiency": ("give gold_pids or gold_titles of passages that are in the index", ", or raise k"),
+    "know": ("give more questions, some that the LM knows and some not", ", or leave the judge out (--no-know)"),
+    "relevance": (
+        "give gold_pids or gold_titles of passages that are in the index, give more questions, or let a teacher label "
+        "passages (--teacher)",
+        ", or raise k",
+    ),
 }
 
 
@@ -79,7 +82,8 @@ def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
     of = {verdict: [row for row in rows if row.verdict == verdict] for verdict in VERDICTS[judge]}
     if not all(of.values()):
         counts = " and ".join(f"{len(found)} {verdict!r}" for verdict, found in of.items())
-        raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {_REMEDIES[judge]}")
+        remedy, besides = _REMEDIES[judge]
+        raise InputError(f"the {judge} judge needs examples of both verdicts, found {counts}: {remedy}", besides)
     size = min(n // 2, *map(len, of.values()))
     drawn = {verdict: up_to(found, size + 1, rng) for verdict, found in of.items()}
     picked = [row for found in drawn.values() for row in found[:size]]

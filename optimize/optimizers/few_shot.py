@@ -198,7 +198,7 @@ class Prompting(Optimizer):
             "failed": selection.patience.failed + draws.failed,
             "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
             "rows": {name: len(found) for name, found in draws.rows.of.items()},
-            "missing": draws.rows.missing,
+            "missing": {name: str(why) for name, why in draws.rows.missing.items()},
             **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
             "unlabelled": draws.rows.unlabelled,
             "proposed": draws.proposed,

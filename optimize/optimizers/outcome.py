@@ -236,7 +236,8 @@ def _check(judge: str, rows: Sequence[dspy.Example], found: Advantages) -> None:
         told = " and ".join(f"{counts[verdict]} {verdict!r}" for verdict in VERDICTS[judge])
         raise InputError(
             f"the {judge} judge needs outcomes of both verdicts, found {told} by {found.questions} questions: give "
-            f"more, some that the LM knows and some that passages answer, or leave the judge out (--no-{judge})"
+            "more, some that the LM knows and some that passages answer",
+            f", or leave the judge out (--no-{judge})",
         )
 
 

@@ -114,8 +114,8 @@ class JudgeTraining(Optimizer):
             passed_over = judge is None or (self.judge_rows is not None and judge not in self.judge_rows.of)
             if not (self._lenient and passed_over and isinstance(owner_of[name], Program)):
                 empty.check_ran()
-                raise InputError(f"no {empty.split} rows for {name!r}: {empty.why(name)}")
-            missing[name] = f"no {empty.split} rows: {empty.why(name)}"
+                raise empty.why(name)
+            missing[name] = str(empty.why(name))
         if len(missing) == len(chosen):
             for source in sources:
                 source.check_ran()
@@ -221,7 +221,7 @@ class Source:
         judging = [name for name in ours if isinstance(ours[name], Program) and role_of(predictors[name]) in JUDGED]
         for name in judging:
             why = "no question has a gold answer" if name in asked else "the program does not ask it"
-            gold.missing.setdefault(name, why)
+            gold.missing.setdefault(name, InputError(why))
         source = cls(split, gold, judging, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             source.traced = traced_rows(
@@ -270,17 +270,16 @@ class Source:
         """Raise what the runs failed with, where all did: other questions would not help."""
         check_ran(self.traced.runs, self.traced.broken, self.traced.error, f"every {self.split} question that was run")
 
-    def why(self, name: str) -> str:
+    def why(self, name: str) -> InputError:
         """Why a predictor has no rows, and what to do."""
-        reasons = [self.gold.missing[name]] if name in self.gold.missing else []
+        found, traced = self.gold.missing.get(name), self.traced
+        reasons, besides = ([found.text], found.besides) if found else ([], "")
         if self.runs and self._may_trace(name):
-            told = "" if self.traced.error is None else f" (the last time with: {error_text(self.traced.error)})"
-            reasons.append(
-                f"of {self.traced.runs} runs {self.traced.failed} failed{told} and {self.traced.wrong} were wrong"
-            )
-        labeller = "an LM that labels passages and decompositions (--teacher; judge_rows=)"
-        runs = "or, in Python, a program that answers them right (teacher=)"
-        return "; ".join([*reasons, f"give more {self.split} questions, {labeller}, {runs}"])
+            last = f" (the last time with: {error_text(traced.error)})" if traced.error else ""
+            reasons.append(f"of {traced.runs} runs {traced.failed} failed{last} and {traced.wrong} were wrong")
+        more = f"give more {self.split} questions, or an LM that labels passages and decompositions (--teacher)"
+        besides += ", or, in Python, judge_rows=, or a program that answers them right (teacher=)"
+        return InputError(f"no {self.split} rows for {name!r}: {'; '.join([*reasons, more])}", besides)
 
 
 def _about(row: dspy.Example) -> str | None:

@@ -104,7 +104,7 @@ def test_who_is_taught_by_runs_that_all_fail_is_told_why() -> None:
     """The message asked for more questions."""
     task: Any = types.SimpleNamespace(student=_failing(), teacher=None, journal=None)
     source = Source.of(task, sets(5)["trainset"], ["self"], "train", raisf.FinetuneJudges(progress=False), None)
-    assert "of 5 runs 5 failed (the last time with: " in (said := source.why("self")) and "no route" in said
+    assert "of 5 runs 5 failed (the last time with: " in (said := str(source.why("self"))) and "no route" in said
 
 
 @pytest.mark.parametrize(("seldom", "runs"), [((), 10), ((3, 13), 20), ((3,), 30)])

@@ -152,10 +152,10 @@ def test_what_a_judge_lacks_and_what_it_could_not_learn_is_told(judges: Any, wor
     bare = [dspy.Example(one, sub_questions=[], sub_answers=[]).with_inputs("question") for one in world.dev[:6]]
     report = judges(valset=bare, metric=lambda *_: 0.0).compile_report  # no run is right, of which others learn
     told = report["missing"]["decompose"]
-    assert told.startswith("no validation rows: no question has several gold sub_questions")
+    assert told.startswith("no validation rows for 'decompose': no question has several gold sub_questions")
     assert told.endswith(
-        "give more validation questions, an LM that labels passages and decompositions (--teacher; judge_rows=), or, "
-        "in Python, a program that answers them right (teacher=)"
+        "give more validation questions, or an LM that labels passages and decompositions (--teacher), or, in Python, "
+        "judge_rows=, or a program that answers them right (teacher=)"
     )
     assert len(compiled_view(report)) == 1
     report["predictors"]["relevant"]["too_long"] = 3

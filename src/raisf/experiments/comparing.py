@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
     from raisf.reports.report import ComparisonReport
 
 logger = logging.getLogger(__name__)
-# Ways out of an error that other commands and Python have, and an experiment has not.
-_ELSEWHERE = re.compile(
-    r"(; strategy 'bootstrap'|, or leave the judge out|, or, in Python)[^;]*|,( or)? raise k|; \w+="
-)
 
 
 def compare(
@@ -266,11 +261,6 @@ def counted(records: RecordsById, measure: str) -> RecordsById:
     if measure != "accuracy":
         return records
     return {name: {**record, "em": record["accuracy"]} for name, record in records.items()}
-
-
-def why(error: RaisfError, records: Path) -> str:
-    """Why a row could not be run, as a table tells it, to which the answers so far, in `records`, are nothing."""
-    return _ELSEWHERE.sub("", str(error).partition(f"; {records}")[0])
 
 
 def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
