@@ -1,6 +1,7 @@
 """What `raisf serve` and `raisf mcp` have in common: which programs answer, and within which limits."""
 
 import datetime
+import functools
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -39,37 +40,28 @@ class LimitChoice:
     conversation: Path | None
 
 
+_limits = functools.partial(option, heading="limits")
 limit_options = as_one(
     "limits",
     LimitChoice,
-    option(
-        "--concurrency",
-        type=at_least(1),
-        default=16,
-        metavar="N",
-        heading="limits",
-        help="questions at once; default: 16",
-    ),
-    option(
+    _limits("--concurrency", type=at_least(1), default=16, metavar="N", help="questions at once; default: 16"),
+    _limits(
         "--rate",
         type=at_least(0),
         default=120,
         metavar="N",
-        heading="limits",
         help="questions a minute from one client; 0: no limit; default: 120",
     ),
-    option(
+    _limits(
         "--question-seconds",
         type=seconds,
         default=300,
         metavar="S",
-        heading="limits",
         help="seconds a question may take, whatever --max-seconds or a client says; default: 300",
     ),
-    option(
+    _limits(
         "--log-questions",
         is_flag=True,
-        heading="limits",
         help="write questions and answers into the log, which otherwise has only times and counts",
     ),
     option(
