@@ -18,10 +18,7 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
     """What a compilation has tried, chosen or trained."""
     if report["how"] == "both":
         steps = [shown for step in report["steps"] for shown in (as_text(step["name"]), *compiled_view(step["report"]))]
-        failed = (
-            [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] if report["failed"] else []
-        )
-        return [*steps, _candidates_table(report), *failed]
+        return [*steps, _candidates_table(report), *_failed_lines(report)]
     shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
     if "probe" in (report["how"], report.get("by")):
         return [*shown, probe_table(report), *left_out_lines(report)]
@@ -47,9 +44,11 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
     told = [Text.assemble((f"{name}: ", "bold"), visible(text)) for name, text in report["instructions"].items()]
     if report["strategy"] == "mipro" and not any(report["proposed"].values()):
         told.append(as_text("no instruction was proposed: the LM's format has none, or none could be read", "dim"))
-    if report["failed"]:
-        told.append(as_text(f"{report['failed']} questions failed and count as wrong", "yellow"))
-    return Group(_candidates_table(report), *told)
+    return Group(_candidates_table(report), *told, *_failed_lines(report))
+
+
+def _failed_lines(report: dict[str, Any]) -> list[Text]:
+    return [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] * bool(report["failed"])
 
 
 def _candidates_table(report: dict[str, Any]) -> Table:
@@ -69,10 +68,9 @@ def outcomes_view(report: dict[str, Any]) -> RenderableType:
     title = f"verdicts tried on {report['questions']} questions, {report['lm_calls']:,} LM calls"
     table = DataTable(*columns, title=title, title_justify="left")
     for judge, found in report["judges"].items():
-        counts = [", ".join(f"{n} {verdict}" for verdict, n in found[name].items()) for name in ("rows", "taken")]
-        agreed = found.get("agreement")
-        share, kappa = _agreed(agreed)
-        table.add_row(judge, *counts, f"{found['advantage']:.2f}", str(found["decided"]), share, kappa)
+        counts = [_by_class(found[name]) for name in ("rows", "taken")]
+        agreed = _agreed(found.get("agreement"))
+        table.add_row(judge, *counts, f"{found['advantage']:.2f}", str(found["decided"]), *agreed)
     notes = []
     if report["failed"]:
         notes.append(as_text(f"{report['failed']} questions failed and taught nothing", "yellow"))
@@ -92,7 +90,7 @@ def training_table(report: dict[str, Any]) -> Table:
         first, best = made["curve"][0], made["curve"][made["best_epoch"]]
         table.add_row(
             name,
-            ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
+            _by_class(made["rows"]["train"]),
             f"{first['loss']:.3f} → {best['loss']:.3f}",
             f"{first['exact']:.1%} → {best['exact']:.1%}",
             f"{made['best_epoch']}/{len(made['curve']) - 1}",
@@ -125,7 +123,7 @@ def probe_table(report: dict[str, Any]) -> Table:
             auroc += f" [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
         table.add_row(
             name,
-            ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
+            _by_class(made["rows"]["train"]),
             str(made["layer"]),
             f"{made['C']:g}",
             auroc,
@@ -146,9 +144,12 @@ def rows_table(collected: dict[str, Any]) -> Table:
         agreed = collected["agreement"].get(judge)
         share, kappa = _agreed(agreed)
         share += f", token F1 {agreed['token_f1']:.1%}" if agreed and "token_f1" in agreed else ""
-        counts = ", ".join(f"{n} {name}" for name, n in classes.items())
-        table.add_row(judge, str(sum(classes.values())), counts, share, kappa)
+        table.add_row(judge, str(sum(classes.values())), _by_class(classes), share, kappa)
     return table
+
+
+def _by_class(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in counts.items())
 
 
 def _agreed(agreed: Mapping[str, Any] | None) -> tuple[str, str]:
