@@ -54,7 +54,7 @@ def _failed_lines(report: dict[str, Any]) -> list[Text]:
 def _candidates_table(report: dict[str, Any]) -> Table:
     first, *_ = report["candidates"]
     title = f"selected: {report['chosen']}"
-    columns = ("candidate", f"{_metric(report)} on the dev split", f"against {first['name']}")
+    columns = ("candidate", f"{report['metric']} on the dev split", f"against {first['name']}")
     table = DataTable(*columns, title=title, title_justify="left")
     for candidate in report["candidates"]:
         against = "" if candidate is first else _signed(Score(**candidate["difference"]))
@@ -156,10 +156,9 @@ def _agreed(agreed: Mapping[str, Any] | None) -> tuple[str, str]:
     """An agreement's share and kappa, as a table shows them."""
     if not agreed:
         return "-", "-"
-    # Artifacts and collections made before intervals were kept have none.
-    interval = f" [{100 * agreed['low']:.1f}, {100 * agreed['high']:.1f}]" if "low" in agreed else ""
     kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
-    return f"{agreed['agree']:.1%}{interval}, n = {agreed['n']}", kappa
+    share = f"{agreed['agree']:.1%} [{100 * agreed['low']:.1f}, {100 * agreed['high']:.1f}]"
+    return f"{share}, n = {agreed['n']}", kappa
 
 
 def teacher_line(teacher: dict[str, Any]) -> str:
@@ -181,9 +180,8 @@ def teacher_section(taught: Mapping[str, Any]) -> Section:
             lines.append(f"{name}, {split}: {teacher_line(collected['teacher'])}.")
             for judge, classes in collected["rows"].items():
                 found = collected["agreement"].get(judge, {})
-                told: list[Cell] = [_agreed(found)[0] if found else None, found.get("kappa"), found.get("n")]
-                if "low" in found:
-                    told[0] = Score(found["agree"], found["low"], found["high"], found["n"])
+                share = Score(found["agree"], found["low"], found["high"], found["n"]) if found else None
+                told: list[Cell] = [share, found.get("kappa"), found.get("n")]
                 rows.append([f"{name}, {split}: {judge}", sum(classes.values()), *told])
     text = "Where gold speaks the teacher was asked too; know: the LM's own answers. " + " ".join(lines)
     return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa", "n"], rows, text, 2)
@@ -234,20 +232,15 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
             refused = f"{judge}: {found['refused']:.3g} fits the verdicts better and costs answers: not taken"
             notes.append(as_text(refused))
     if "know" in report:
-        notes.insert(0, _kinds_table(report["know"], _metric(report)))
+        notes.insert(0, _kinds_table(report["know"], report["metric"]))
     answer = report["answer"]
     before, after = (Score(**answer[when]) for when in ("before", "after"))
     calls = answer["lm_calls"]
     cost = f"LM calls per question {calls['before']:.1f}, after {calls['after']:.1f}"
-    notes.append(as_text(f"{_metric(report)} of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
+    notes.append(as_text(f"{report['metric']} of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
     if report.get("failed"):
         notes.append(as_text(f"{report['failed']} questions failed twice and count as wrong", "yellow"))
     return Group(as_text(title), table, *notes)
-
-
-def _metric(report: dict[str, Any]) -> str:
-    """What decided; artifacts of before tell none but the usual."""
-    return report.get("metric", "exact match")
 
 
 def _moved_unmeasured(found: dict[str, Any]) -> str:
