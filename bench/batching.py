@@ -28,7 +28,7 @@ from rich.table import Table
 import raisf
 from bench.prefixes import answers, world
 from raisf.lm.local.decoding import Decoding
-from raisf.programs.registry import PROGRAMS
+from raisf.programs.registry import build
 
 WAYS = ("whole batches", "joining")
 
@@ -85,7 +85,7 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         index, questions = world(Path(folder), options.questions)
-        programs: dict[str, Any] = {name: PROGRAMS[name](index) for name in options.programs}
+        programs: dict[str, Any] = {name: build(name, index) for name in options.programs}
         for program in programs.values():
             program.set_lm(raisf.connect(options.lm))
         if options.artifact:

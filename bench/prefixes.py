@@ -29,7 +29,7 @@ import raisf
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import Rows
 from raisf.programs.program import Program
-from raisf.programs.registry import PROGRAMS
+from raisf.programs.registry import build
 
 
 def world(folder: Path, questions: int) -> tuple[Any, list[str]]:
@@ -69,7 +69,7 @@ def measure(name: str, options: argparse.Namespace, index: Any, questions: list[
     lm: Any = raisf.connect(options.lm)
     lm.cache = False
     with_cache: InferenceEngine = lm.base_engine
-    program = PROGRAMS[name](index)
+    program = build(name, index)
     program.set_lm(lm)
     assert with_cache.model  # reads the weights
     kept = with_cache._prefixes
