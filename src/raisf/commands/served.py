@@ -97,16 +97,16 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         served[name] = Served(name, program, label, conversation)
 
     named = [_named(target) for target in [*targets, *([choice.index] if choice.index and not targets else [])]]
+    artifacts = [(label, place) for label, place in named if _is_artifact(place)]
     indexes = {label: place for label, place in named if not _is_artifact(place)}
-    if len(indexes) + sum(_is_artifact(place) for _, place in named) < len(named):
+    if len(indexes) + len(artifacts) < len(named):
         raise InputError("two indexes have the same name: write NAME=FOLDER for one of them")
-    if choice.index and targets and len(indexes) == len(named):
+    if choice.index and targets and not artifacts:
         raise InputError(f"--index {choice.index} beside {', '.join(targets)}: give each index as a target")
     if choice.program and named and not indexes:
         raise InputError(f"--program {choice.program} says what answers over an index, and there is none: leave it out")
-    for label, place in named:
-        if _is_artifact(place):
-            add(label, replace(choice, program=place))
+    for label, place in artifacts:
+        add(label, replace(choice, program=place))
     for label, place in (indexes if named else {"": None}).items():
         asked = replace(choice, index=place).named(lm)
         for name, program in labelled_programs(asked.program or "").items():

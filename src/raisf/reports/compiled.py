@@ -30,12 +30,11 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
 def left_out_lines(report: dict[str, Any]) -> list[Text]:
     """Rows that are counted in a table and taught nothing, a line a predictor."""
     whys = (("too_long", "longer than the base's context"), ("dropped", "without all that is to be said"))
-    found = {name: [(made.get(one, 0), why) for one, why in whys] for name, made in report["predictors"].items()}
     return [
         as_text(f"{name}: rows for training and validation that are {why}, and left out: {n}", "yellow")
-        for name, counts in found.items()
-        for n, why in counts
-        if n
+        for name, made in report["predictors"].items()
+        for one, why in whys
+        if (n := made.get(one, 0))
     ]
 
 
