@@ -36,8 +36,8 @@ WARM_UP = 4
 
 def verdict_requests(texts: Sequence[str], labels: Sequence[str], model: str) -> list[Request]:
     """Requests for one of some labels behind each text, which is read as it is, with the labels' probabilities."""
-    schema = judgments(**{"verdict": choice("", labels)})
-    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
+    named: dict[str, Any] = {"verdict": choice("", labels)}
+    config = Config(response_format=judgments(**named), probabilities="required", extensions=COMPLETION)
     return [Request(model=model, messages=(Message.user(text),), config=config) for text in texts]
 
 
