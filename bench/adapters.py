@@ -20,10 +20,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
+from dspy.lm15 import DataPart
 
 from bench.lora import judged, lora_config
-from raisf.lm.adapter import COMPLETION
+from bench.scoring import verdict_requests
 from raisf.lm.connect import connect
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.clients import EngineClient
@@ -76,9 +76,7 @@ def ours(lm: Any, prompts: list[str], folders: dict[str, Path]) -> Callable[[lis
     """What gives the probabilities of the first label, by the engine."""
     base = lm.base_engine
     engines = {name: EngineClient(base, (folder, lora_hash(folder))) for name, folder in folders.items()} | {BASE: base}
-    labels: dict[str, Any] = {"verdict": choice("", LABELS)}
-    config = Config(response_format=judgments(**labels), probabilities="required", extensions=COMPLETION)
-    requests = [Request(model="bench", messages=(Message.user(text),), config=config) for text in prompts]
+    requests = verdict_requests(prompts, LABELS, "bench")
 
     def probability(response: Any) -> float:
         return response.message.first(DataPart).probabilities["verdict"][LABELS[0]]

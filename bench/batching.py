@@ -16,8 +16,6 @@ import statistics
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,39 +26,31 @@ from rich.console import Console
 from rich.table import Table
 
 import raisf
-from bench.prefixes import world
-from raisf.lm.local.causal import CausalRows
+from bench.prefixes import answers, world
 from raisf.lm.local.decoding import Decoding
-from raisf.programs.registry import PROGRAMS
+from raisf.programs.registry import build
 
 WAYS = ("whole batches", "joining")
 
 
 def once(program: Any, questions: list[str], threads: int, way: str) -> tuple[dict[str, float], list[str]]:
     """All questions one time: what they cost, and the answers."""
-    sizes: list[int] = []
-    step, admitted = CausalRows.step, Decoding.admitted
-
-    def counted(rows: CausalRows, picked: list[int]) -> Any:
-        sizes.append(len(picked))
-        return step(rows, picked)
+    admitted = Decoding.admitted
 
     def alone(decoding: Any, waiting: Any, device: str) -> Any:
         return [] if decoding.drafts else admitted(decoding, waiting, device)
 
     admits = alone if way == "whole batches" else admitted
-    with patch.object(CausalRows, "step", counted), patch.object(Decoding, "admitted", admits):
+    with patch.object(Decoding, "admitted", admits):
         wall, cpu = time.perf_counter(), time.process_time()
-        with ThreadPoolExecutor(threads) as pool:
-            runs = [pool.submit(copy_context().run, program, question=question) for question in questions]
-            answers = [run.result().answer for run in runs]
+        said, sizes = answers(program, questions, threads)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     found = {
         "questions_a_second": len(questions) / wall,
         "cpu_ms": 1000 * cpu / len(questions),
         "rows_a_step": statistics.mean(sizes) if sizes else 0.0,
     }
-    return found, answers
+    return found, said
 
 
 def measure(name: str, program: Any, questions: list[str], threads: int, repeats: int) -> dict[str, Any]:
@@ -95,7 +85,7 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         index, questions = world(Path(folder), options.questions)
-        programs: dict[str, Any] = {name: PROGRAMS[name](index) for name in options.programs}
+        programs: dict[str, Any] = {name: build(name, index) for name in options.programs}
         for program in programs.values():
             program.set_lm(raisf.connect(options.lm))
         if options.artifact:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
+from dspy.lm15 import DataPart
 from rich.console import Console
 
+from bench.scoring import verdict_requests
 from raisf.evaluation.intervals import proportion
-from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.utils.files import read_jsonl
 
@@ -31,11 +31,8 @@ TOGETHER = 32
 
 def judged(lm: Any, prompts: list[str], labels: list[str]) -> list[float]:
     """The probability of the first label for each prompt."""
-    schema = judgments(**{"verdict": choice("", labels)})
-    config = Config(response_format=schema, probabilities="required", extensions=COMPLETION)
-    requests = [Request(model=lm.model, messages=(Message.user(prompt),), config=config) for prompt in prompts]
     found = []
-    for future in [lm.engine.submit(request) for request in requests]:
+    for future in [lm.engine.submit(request) for request in verdict_requests(prompts, labels, lm.model)]:
         part = future.result().message.first(DataPart)
         assert part is not None and part.probabilities is not None
         found.append(part.probabilities["verdict"][labels[0]])

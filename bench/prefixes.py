@@ -29,7 +29,7 @@ import raisf
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.inference import Rows
 from raisf.programs.program import Program
-from raisf.programs.registry import PROGRAMS
+from raisf.programs.registry import build
 
 
 def world(folder: Path, questions: int) -> tuple[Any, list[str]]:
@@ -39,20 +39,23 @@ def world(folder: Path, questions: int) -> tuple[Any, list[str]]:
     return index, [example.question for example in raisf.load_questions(folder / "world" / "test.jsonl")]
 
 
-def one_pass(program: Program, questions: list[str], threads: int) -> dict[str, float]:
-    """All questions once."""
-    sizes: list[int] = []
-    step = Rows.step
+def answers(program: Any, questions: list[str], threads: int) -> tuple[list[str], list[int]]:
+    """What a program answers, so many questions at a time, and how many rows each decoding step had."""
+    sizes, step = list[int](), Rows.step
 
     def counted(rows: Rows, picked: list[int]) -> Any:
         sizes.append(len(picked))
         return step(rows, picked)
 
-    wall, cpu = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(threads) as pool, patch.object(Rows, "step", counted):
         runs = [pool.submit(copy_context().run, program, question=question) for question in questions]
-        for run in runs:
-            run.result()
+        return [run.result().answer for run in runs], sizes
+
+
+def one_pass(program: Program, questions: list[str], threads: int) -> dict[str, float]:
+    """What all questions once cost."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    _, sizes = answers(program, questions, threads)
     cost = 1000 / len(questions)
     return {
         "wall_ms": (time.perf_counter() - wall) * cost,
@@ -66,7 +69,7 @@ def measure(name: str, options: argparse.Namespace, index: Any, questions: list[
     lm: Any = raisf.connect(options.lm)
     lm.cache = False
     with_cache: InferenceEngine = lm.base_engine
-    program = PROGRAMS[name](index)
+    program = build(name, index)
     program.set_lm(lm)
     assert with_cache.model  # reads the weights
     kept = with_cache._prefixes

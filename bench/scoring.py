@@ -16,7 +16,7 @@ import itertools
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dspy.lm15 import Config, Message, Request, choice, judgments
@@ -32,6 +32,13 @@ from raisf.signatures.judges import PassageRelevance
 LABELS = ("relevant", "irrelevant")
 # Questions before the measured ones: after them the engine has kept the demonstrations' keys and values.
 WARM_UP = 4
+
+
+def verdict_requests(texts: Sequence[str], labels: Sequence[str], model: str) -> list[Request]:
+    """Requests for one of some labels behind each text, which is read as it is, with the labels' probabilities."""
+    named: dict[str, Any] = {"verdict": choice("", labels)}
+    config = Config(response_format=judgments(**named), probabilities="required", extensions=COMPLETION)
+    return [Request(model=model, messages=(Message.user(text),), config=config) for text in texts]
 
 
 def prompts(adapter: str, k: int, words: int, demos: int) -> Iterator[list[str]]:
@@ -71,14 +78,11 @@ def measure(model: str, k: int, words: int, demos: int, repeats: int, threads: i
     adapter, end = ("pocket", POCKET_END.strip()) if name == "pocket" else ("compact", "\n\n")
     tokens = max(len(tokenizer(f" {label}{end}", add_special_tokens=False)["input_ids"]) for label in LABELS)
     padding = tokenizer.pad_token_id or 0
-    labels: dict[str, Any] = {"verdict": choice("", LABELS)}
-    config = Config(response_format=judgments(**labels), probabilities="required", extensions=COMPLETION)
     # No end token: every way decodes the same number of tokens.
     options = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": padding, "eos_token_id": None}
 
     def scored(texts: list[str]) -> None:
-        requests = [Request(model=model, messages=(Message.user(text),), config=config) for text in texts]
-        for answer in [engine.submit(request) for request in requests]:
+        for answer in [engine.submit(request) for request in verdict_requests(texts, LABELS, model)]:
             answer.result()
 
     def one_by_one(texts: list[str]) -> None:

@@ -32,7 +32,7 @@ from rich.console import Console
 
 import raisf
 from bench.prefixes import world
-from raisf.programs.registry import PROGRAMS
+from raisf.programs.registry import build
 
 # What a flat curve may rise by, MiB in 1,000 questions.
 FLAT = 1.0
@@ -107,7 +107,7 @@ def main() -> None:
         # The same question with another number before it is another question.
         index, found = world(Path(folder), min(options.questions, 500))
         questions = [f"{n}. {found[n % len(found)]}" for n in range(options.questions)]
-        program: Any = PROGRAMS[options.program](index)
+        program: Any = build(options.program, index)
         program.set_lm(raisf.connect(options.lm))
         for point in soak(program, questions, options.every, options.threads):
             points.append(point)

@@ -10,7 +10,7 @@ from scipy.stats import binomtest, permutation_test
 
 from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score, paired_difference
-from raisf.evaluation.report import Report, summarise
+from raisf.evaluation.report import Report, summaries
 from raisf.utils.errors import InputError
 
 # Where the number of ways to swap the systems' answers is below this, all are tried; else so many are drawn.
@@ -81,7 +81,7 @@ def compare_records(records: Mapping[str, RecordsById], against: str | None = No
     Raises:
         InputError: Two of them answered different questions.
     """
-    reports = {name: summarise(of.values()) for name, of in records.items()}
+    reports = summaries(records)
     # What is named later is mostly what is hoped to be better: then gains are positive.
     tested = [pair for pair in combinations(records, 2) if against is None or against in pair]
     pairs = [_pair(b, records[b], a, records[a]) for a, b in tested]

@@ -1,10 +1,11 @@
 """What the records of an evaluation say: means with intervals, the routes taken, retrieval, cost."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from raisf.evaluation import RecordsById
 from raisf.evaluation.confidence import UNKNOWN, of_record
 from raisf.evaluation.intervals import Score, bootstrap, caution
 from raisf.evaluation.readability import counts
@@ -135,6 +136,11 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
         errors=sum(row["error"] is not None for row in rows),
         risk=_risk(rows),
     )
+
+
+def summaries(records: Mapping[str, RecordsById]) -> dict[str, Report]:
+    """By the label of each program, the report of its records."""
+    return {label: summarise(of.values()) for label, of in records.items()}
 
 
 def _risk(rows: Sequence[dict[str, Any]]) -> RiskCoverage | None:

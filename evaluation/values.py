@@ -272,17 +272,8 @@ def _tensor(value: Any) -> str | None:
     import torch
 
     try:
-        numbers = (
-            value.detach()
-            .cpu()
-            .to_dense()
-            .resolve_conj()
-            .resolve_neg()
-            .contiguous()
-            .reshape(-1)
-            .view(torch.uint8)
-            .numpy()
-        )
+        plain = value.detach().cpu().to_dense().resolve_conj().resolve_neg().contiguous()
+        numbers = plain.reshape(-1).view(torch.uint8).numpy()
     except (RuntimeError, NotImplementedError, TypeError):  # it is on no device, say
         return None
     return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(numbers).hexdigest()}"

@@ -152,8 +152,4 @@ def _about(text: str, question: str) -> bool:
 
 def _telling(words: Iterable[str]) -> set[str]:
     """Of words those that do not stand everywhere."""
-    return {word for word in words if len(word) > _SHORT or _is_number(word)}
-
-
-def _is_number(word: str) -> bool:
-    return any(character.isdigit() for character in word)
+    return {word for word in words if len(word) > _SHORT or any(map(str.isdigit, word))}

@@ -110,12 +110,11 @@ class Conversation(dspy.Module):
             InputError: It is no question.
         """
         check_question(question)
-        lm = self.rewrite.lm or self._programs_lm()
         if not turns or not self.rewords():
             return question
         said = [f"{turn.speaker}: {_shortened(turn.text)}" for turn in turns[-MOST_TURNS:]]
         try:
-            with dspy.context(lm=lm):
+            with dspy.context(lm=self._lm()):
                 prediction = (run or Run(None, None, None)).ask(self.rewrite, turns=said, question=question)
         except BudgetSpent:
             return question
@@ -128,8 +127,11 @@ class Conversation(dspy.Module):
 
     def rewords(self) -> bool:
         """Whether questions that refer to earlier turns are reworded; else each is asked as it stands."""
-        lm = self.rewrite.lm or self._programs_lm()
-        return lm is not None and self._knows_how(lm)
+        lm = self._lm()
+        shown = bool(self.rewrite.demos) or getattr(self.rewrite.lm, "lora", None) is not None
+        if lm is None or not reads_instructions(lm):
+            return False
+        return shown or not isinstance(adapter_for(lm), CompactAdapter)
 
     def take_rewriting(self, path: Path) -> None:
         """Take up how questions are rewritten from what `save` wrote of a compiled conversation.
@@ -148,10 +150,7 @@ class Conversation(dspy.Module):
         except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
             raise InputError(f"{path} is no saved conversation: write one with Conversation.save(FILE.json)") from error
 
-    def _knows_how(self, lm: Any) -> bool:
-        shown = bool(self.rewrite.demos) or getattr(self.rewrite.lm, "lora", None) is not None
-        return reads_instructions(lm) and (shown or not isinstance(adapter_for(lm), CompactAdapter))
-
-    def _programs_lm(self) -> Any:
+    def _lm(self) -> Any:
+        """What rewrites: its own, else the program's, else DSPy's."""
         found = (predictor.lm for _, predictor in all_predictors(self.program) if predictor.lm is not None)
-        return next(found, dspy.settings.lm)
+        return self.rewrite.lm or next(found, dspy.settings.lm)

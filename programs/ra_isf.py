@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import dspy
 
@@ -14,6 +14,7 @@ from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, is_unknown, lis
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
 from raisf.programs.steps import (
     as_facts,
+    check_choice,
     check_switches,
     facts_of,
     fill_in,
@@ -121,14 +122,14 @@ class RAISF(Program):
         super().__init__(retriever, max_calls, max_seconds)
         check_count("k", k)
         check_count("max_depth", max_depth, 0)
-        check("relevance", relevance, relevance in get_args(Relevance), " or ".join(get_args(Relevance)))
+        check_choice("relevance", relevance, Relevance)
         check_share("know_threshold", know_threshold)
         check_share("relevance_threshold", relevance_threshold)
         check_share("sufficiency_threshold", sufficiency_threshold)
-        check("decomposition", decomposition, decomposition in get_args(Order), " or ".join(get_args(Order)))
-        check("know", know, know in get_args(Know), " or ".join(get_args(Know)))
+        check_choice("decomposition", decomposition, Order)
+        check_choice("know", know, Know)
         check_count("samples", samples, 2, MAX_SAMPLES)
-        check("confidence", confidence, confidence in get_args(Source), " or ".join(get_args(Source)))
+        check_choice("confidence", confidence, Source)
         check("confidence_slope", confidence_slope, is_number(confidence_slope) and confidence_slope > 0, "more than 0")
         check("confidence_offset", confidence_offset, is_number(confidence_offset), "a number")
         check_share("min_confidence", min_confidence)

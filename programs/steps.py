@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import dspy
 import numpy as np
@@ -54,6 +54,11 @@ def check_switches(**switches: object) -> None:
     """Raise InputError for an option that is to be True or False and is something else: "false" would be True."""
     for name, switch in switches.items():
         check(name, switch, isinstance(switch, bool | np.bool_), "True or False")
+
+
+def check_choice(name: str, value: object, kind: Any) -> None:
+    """Raise InputError for an option that is none of the texts of a Literal."""
+    check(name, value, value in get_args(kind), " or ".join(get_args(kind)))
 
 
 def texts(passages: Iterable[JudgedPassage]) -> list[str]:

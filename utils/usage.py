@@ -27,7 +27,7 @@ def telling(calls: Iterable[Mapping[str, Any]]) -> int:
     return sum(all(call.get(name) is not None for name in TOKENS) for call in calls)
 
 
-def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int = 1) -> None:
+def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int) -> None:
     """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
     for number in range(calls if dspy.settings.usage_tracker else 0):
         told = (0, 0) if number else (prompt_tokens, completion_tokens)

@@ -154,9 +154,7 @@ def file_source(path: Path | str) -> Source:
     return Source(str(path), {"file": path.name, "sha256": sha256_file(path)}, lambda: read_rows(path))
 
 
-def hub_sources(
-    benchmark: Benchmark, hub: str | None = None, config: str | None = None, revision: str | None = None
-) -> dict[str, Source]:
+def hub_sources(benchmark: Benchmark, hub: str | None, config: str | None, revision: str | None) -> dict[str, Source]:
     """The splits `train` and `test` from the hub, downloaded once and kept in the cache of the library `datasets`.
 
     Args:

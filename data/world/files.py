@@ -64,7 +64,7 @@ def write_world(
             split = SPLITS[made.number % len(SPLITS)]
             share = _share(counts[split], split, made.number, total)
             for question in questions(made, share, random.Random(f"{seed}/questions/{made.number}")):
-                row = {"id": f"w{seed}-{split}-{written[split]}", **_question_row(question)}
+                row = {"id": f"w{seed}-{split}-{written[split]}", **asdict(question), "echoes": ECHOES[question.kind]}
                 files[split].write(dump_line(row))
                 written[split] += 1
                 if question.in_corpus:
@@ -122,10 +122,6 @@ def _regions_of(split: str, first: int) -> int:
     """How many of the first regions are a split's."""
     rounds, rest = divmod(first, len(SPLITS))
     return rounds * SPLITS.count(split) + SPLITS[:rest].count(split)
-
-
-def _question_row(question: Question) -> dict[str, Any]:
-    return {**asdict(question), "echoes": ECHOES[question.kind]}
 
 
 def _fact_row(fact: Fact) -> dict[str, Any]:

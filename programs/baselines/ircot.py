@@ -1,14 +1,14 @@
 """IRCoT: retrieval and reasoning in turns, a sentence at a time, then a reader over all that was found."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import dspy
 
 from raisf.programs import steps
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check, check_count
+from raisf.programs.program import Program, check_count
 from raisf.programs.questions import first_sentence
-from raisf.programs.steps import check_switches, search, texts, union
+from raisf.programs.steps import check_choice, check_switches, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning, NextThought
@@ -56,7 +56,7 @@ class IRCoT(Program):
         check_count("max_passages", max_passages)
         check_count("max_thoughts", max_thoughts)
         check_switches(evidence=evidence)
-        check("reader", reader, reader in get_args(Reader), " or ".join(get_args(Reader)))
+        check_choice("reader", reader, Reader)
         self.k = k
         self.max_passages = max_passages
         self.max_thoughts = max_thoughts

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import dspy
 
@@ -14,7 +14,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
 from raisf.programs.program import Program, check, check_count
-from raisf.programs.steps import read_found, reader
+from raisf.programs.steps import check_choice, read_found, reader
 from raisf.programs.trace import Judgement, Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
@@ -76,7 +76,7 @@ class SKR(Program):
         super().__init__(retriever, max_calls, max_seconds)
         check_count("k", k)
         check_count("neighbours", neighbours)
-        check("labelled_by", labelled_by, labelled_by in get_args(LabelledBy), " or ".join(get_args(LabelledBy)))
+        check_choice("labelled_by", labelled_by, LabelledBy)
         self.k = k
         self.neighbours = neighbours
         self.labelled_by = labelled_by

@@ -237,8 +237,7 @@ def _result(out: Path, report: dict[str, Any], program: str) -> CommandResult:
         view.append(told.confidence_view(report["confidence"]))
     view += [*told.judge_rows_view(report), *told.unlabelled_lines(report)]
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
-    facts |= (
-        {"counted": "since it was stopped: what was found before is not among them"} if report.get("resumed") else {}
-    )
+    if report.get("resumed"):
+        facts["counted"] = "since it was stopped: what was found before is not among them"
     view.append(facts_view(facts, f"raisf eval --program {shlex.quote(own.artifact_name(program, out))} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -13,6 +13,7 @@ import click
 from raisf.commands.command import GO_ON, argument, command, option
 from raisf.commands.result import CommandResult, facts_result, facts_view
 from raisf.commands.values import FILE
+from raisf.experiments.opening import given
 from raisf.utils.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -191,9 +192,7 @@ def index_command(
     from raisf.retrieval.index import build_index, documents_of, index_info, standing_at
 
     start = time.perf_counter()
-    chosen: dict[str, Any] = {
-        name: one for name, one in (("checkpoint", checkpoint), ("search", search), ("ray", ray)) if one is not None
-    }
+    chosen = given({"checkpoint": checkpoint, "search": search, "ray": ray})
     standing = standing_at(out)
     told = standing or standing_at(out, damaged=True)
     engine = engine or (told.kind if told else "colbert")

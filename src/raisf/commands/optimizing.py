@@ -83,8 +83,7 @@ class WeightsChoice:
         if how == "prompts" or by == "prompts":
             rows = given({"rows": told.pop("rows", None)}) if how == "outcome" else {}
             if told:
-                name = next(iter(told))
-                raise _elsewhere(name)
+                raise _elsewhere(next(iter(told)))
             return rows
         shared = given({"base": self.base, "predictors": self._predictors(), "rows": self.rows})
         if how == "probe" or by == "probe":

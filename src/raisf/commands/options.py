@@ -86,7 +86,7 @@ def labels_option(heading: str = "options") -> Decorator:
     )
 
 
-def index_options(heading: str = "options") -> Decorator:
+def index_options(heading: str) -> Decorator:
     """--index and --where: what is searched."""
     index = option(
         "--index",
@@ -108,7 +108,7 @@ def set_option(heading: str, help: str) -> Decorator:
     return option("--set", "switches", type=switch, multiple=True, metavar="NAME=VALUE", heading=heading, help=help)
 
 
-def set_once(switches: Sequence[tuple[str, Any]], others: Collection[str] = ()) -> dict[str, Any]:
+def set_once(switches: Sequence[tuple[str, Any]], others: Collection[str]) -> dict[str, Any]:
     """What --set gives, by name.
 
     Args:

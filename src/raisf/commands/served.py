@@ -1,6 +1,7 @@
 """What `raisf serve` and `raisf mcp` have in common: which programs answer, and within which limits."""
 
 import datetime
+import functools
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -39,37 +40,28 @@ class LimitChoice:
     conversation: Path | None
 
 
+_limits = functools.partial(option, heading="limits")
 limit_options = as_one(
     "limits",
     LimitChoice,
-    option(
-        "--concurrency",
-        type=at_least(1),
-        default=16,
-        metavar="N",
-        heading="limits",
-        help="questions at once; default: 16",
-    ),
-    option(
+    _limits("--concurrency", type=at_least(1), default=16, metavar="N", help="questions at once; default: 16"),
+    _limits(
         "--rate",
         type=at_least(0),
         default=120,
         metavar="N",
-        heading="limits",
         help="questions a minute from one client; 0: no limit; default: 120",
     ),
-    option(
+    _limits(
         "--question-seconds",
         type=seconds,
         default=300,
         metavar="S",
-        heading="limits",
         help="seconds a question may take, whatever --max-seconds or a client says; default: 300",
     ),
-    option(
+    _limits(
         "--log-questions",
         is_flag=True,
-        heading="limits",
         help="write questions and answers into the log, which otherwise has only times and counts",
     ),
     option(
@@ -105,16 +97,16 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         served[name] = Served(name, program, label, conversation)
 
     named = [_named(target) for target in [*targets, *([choice.index] if choice.index and not targets else [])]]
+    artifacts = [(label, place) for label, place in named if _is_artifact(place)]
     indexes = {label: place for label, place in named if not _is_artifact(place)}
-    if len(indexes) + sum(_is_artifact(place) for _, place in named) < len(named):
+    if len(indexes) + len(artifacts) < len(named):
         raise InputError("two indexes have the same name: write NAME=FOLDER for one of them")
-    if choice.index and targets and len(indexes) == len(named):
+    if choice.index and targets and not artifacts:
         raise InputError(f"--index {choice.index} beside {', '.join(targets)}: give each index as a target")
     if choice.program and named and not indexes:
         raise InputError(f"--program {choice.program} says what answers over an index, and there is none: leave it out")
-    for label, place in named:
-        if _is_artifact(place):
-            add(label, replace(choice, program=place))
+    for label, place in artifacts:
+        add(label, replace(choice, program=place))
     for label, place in (indexes if named else {"": None}).items():
         asked = replace(choice, index=place).named(lm)
         for name, program in labelled_programs(asked.program or "").items():

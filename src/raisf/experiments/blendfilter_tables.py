@@ -7,7 +7,7 @@ from raisf.evaluation import RecordsById
 from raisf.evaluation.examples import gold_passages
 from raisf.evaluation.intervals import Score, bootstrap
 from raisf.evaluation.metrics import precision_at_k, recall_at_k
-from raisf.evaluation.report import summarise
+from raisf.evaluation.report import summaries
 from raisf.experiments import published_results as published
 from raisf.experiments.tables import Answers, fault_lines, joined, table
 from raisf.reports.sections import Cell, Section
@@ -122,7 +122,7 @@ def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
     told = "; ".join(f"{', '.join(programs)}: of the first at {tops}" for tops, programs in firsts.items())
     text += f" {ACROSS}, as in the paper: {told}." if told else ""
     text += " Every call of a program is sampled, those before the answer, too."
-    faults = fault_lines({label: summarise(records.values()) for label, records in answers.items()})
+    faults = fault_lines(summaries(answers))
     return [Section("", ["exact match", *columns], rows, joined(text, faults), main=None)]
 
 

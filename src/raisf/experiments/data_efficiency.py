@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score
-from raisf.evaluation.report import summarise
+from raisf.evaluation.report import summaries
 from raisf.experiments.settings import PREDICTORS, Setting
 from raisf.experiments.tables import fault_lines, joined
 from raisf.reports import plots
@@ -67,7 +67,7 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
     rows_of, left_out = settings(workspace), workspace.left_out
     judged = workspace.judge({label: rows_of[label] for label in answers})
     workspace.left_out = left_out
-    answered = {label: summarise(records.values()) for label, records in answers.items()}
+    answered = summaries(answers)
     scores = {label: {EM: report.em, **_alone(judged.get(label, {}))} for label, report in answered.items()}
     reports = {label: _report(workspace, rows_of[label]) for label in answers}
     table: list[list[Cell]] = [[label, report.em, *_learnt(reports[label])] for label, report in answered.items()]

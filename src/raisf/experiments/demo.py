@@ -62,19 +62,24 @@ def run_demo(out: Path, *, questions: int, engine: "EngineName") -> DemoResult:
         questions: How many test questions are answered.
         engine: The index's, "colbert" or "bm25".
     """
-    from raisf.reports.report import PAGE
-
     world, index, folder = out / "world", out / f"index-{engine}", out / f"report-{engine}"
     artifacts: dict[str, Path] = {how: out / f"{how}-{engine}" for how in DEMO_COMPILED}
     made = _make_world(world, questions)
     _drop_stale(out, world)
-    _make_index(world, index, engine, made["passages"])
+    # Untrained: the shipped one has learnt from real questions, and the closed world is to owe nothing to these.
+    make_index(f"2. Index its {made['passages']} passages with {engine}", world / "corpus.jsonl", index, engine, MINILM)
     for number, how in enumerate(DEMO_COMPILED, 3):
         _make_artifact(number, how, world, index, artifacts[how], out / "work")
-    report = _compare(world, index, artifacts, folder)
-    question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
-    trace = without_cache(open_program(str(best)))(question=question).trace
-    return DemoResult(report, folder / PAGE, trace, ask_command(question, best))
+    return result_of(_compare(world, index, artifacts, folder), folder, artifacts[SHOWN])
+
+
+def result_of(report: "ComparisonReport", folder: Path, shown: Path) -> DemoResult:
+    """A comparison, which lies in a folder, with the tree of a question that the program to be shown has answered."""
+    from raisf.reports.report import PAGE
+
+    question = _worth_showing(report.records[SHOWN].values())
+    trace = without_cache(open_program(str(shown)))(question=question).trace
+    return DemoResult(report, folder / PAGE, trace, ask_command(question, shown))
 
 
 def ask_command(question: str, program: Path) -> str:
@@ -116,18 +121,13 @@ def drop_stale(out: Path, made_from: dict[str, Any], *names: str) -> None:
     write_json(stamp, made_from)
 
 
-def _make_index(world: Path, index: Path, engine: "EngineName", passages: int) -> None:
+def make_index(title: str, corpus: Path, index: Path, engine: "EngineName", checkpoint: str | None = None) -> None:
+    """The step that indexes a corpus."""
     from raisf.retrieval.index import build_index
 
-    # Untrained: the shipped one has learnt from real questions, and the closed world is to owe nothing to these.
-    checkpoint = f" --checkpoint {MINILM}" if engine == "colbert" else ""
-    step(
-        f"2. Index its {passages} passages with {engine}",
-        f"raisf index {world / 'corpus.jsonl'} --out {index} --engine {engine}{checkpoint}",
-        done=index.exists(),
-    )
-    if not index.exists():
-        build_index(world / "corpus.jsonl", index, engine=engine, checkpoint=MINILM)
+    encoder = f" --checkpoint {checkpoint}" if checkpoint and engine == "colbert" else ""
+    if step(title, f"raisf index {corpus} --out {index} --engine {engine}{encoder}", done=index.exists()):
+        build_index(corpus, index, engine=engine, checkpoint=checkpoint)
 
 
 def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Path, work: Path) -> None:
@@ -142,12 +142,11 @@ def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Pa
     }
     options: dict[str, Any] = {"threads": QUESTIONS} | ({"rows": ROWS} if how == "weights" else {})
     option = f" --rows {ROWS}" if "rows" in options else ""
-    step(
+    if step(
         f"{number}. Compile RA-ISF to {how}: {made[how]}",
         f"raisf compile --how {how}{option} --train {train} --dev {dev} --index {index} --out {artifact}",
         done=artifact.exists(),
-    )
-    if not artifact.exists():
+    ):
         program = open_program("ra-isf", lm=LMChoice(POCKET), index=index)
         trainset, valset = load_questions(train), load_questions(dev)
         save(compile(program, trainset=trainset, valset=valset, how=how, work=work, **options), artifact)
@@ -173,15 +172,16 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
     return compare(programs, test, out, threads=QUESTIONS, title=title, test=told)
 
 
-def worth_showing(records: Iterable[dict[str, Any]]) -> str:
+def _worth_showing(records: Iterable[dict[str, Any]]) -> str:
     """A question that was broken down and answered right, if there is one: its tree has all there is to see."""
     rows = sorted(records, key=lambda row: row["id"])
     return max(rows, key=lambda row: row["route"] == "decomposed" and row["em"] == 1)["question"]
 
 
-def step(title: str, *commands: str, done: bool = False) -> None:
-    """Says on standard error what comes next, and how it would be done by hand."""
+def step(title: str, *commands: str, done: bool = False) -> bool:
+    """Says on standard error what comes next, and how it would be done by hand; gives whether it is not done yet."""
     say = console(stderr=True).print
     say(as_text(f"\n{title}" + (": stands already, from an earlier run" if done else ""), "bold"))
     for command in commands:
         say(as_text(f"   {command}", "dim"), soft_wrap=True)  # a command that can be copied has no line breaks
+    return not done

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.experiments.comparing import compare
-from raisf.experiments.demo import DemoResult, ask_command, drop_stale, step, worth_showing
+from raisf.experiments.demo import SHOWN, DemoResult, drop_stale, make_index, result_of, step
 from raisf.experiments.learning import lend
-from raisf.experiments.opening import open_program, without_cache
+from raisf.experiments.opening import open_program
 from raisf.experiments.real_rows import SMOLLM2, artifact_folder
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl, sha256_file, write_jsonl
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # What is compared, in this order; the last one as it ships, its judges trained on other sets.
 SYSTEMS = ("direct", "rag", "zero-shot", "prompts", "weights", "shipped")
 COMPILED = ("prompts", "weights")
-SHOWN = "weights"
 # Few enough for two cores and some twenty minutes.
 QUESTIONS = 30
 # For so many of them there is one more that no article answers: what filtering passages is worth, these show.
@@ -69,7 +68,6 @@ def run_real_demo(
         InputError: The language model's weights are not here; the message says how to get them.
     """
     from raisf.lm.connect import connect
-    from raisf.reports.report import PAGE
 
     opened: Any = connect(lm, max_tokens=MOST_TOKENS)  # before anything is made
     begin, training = begin or _shipped(), training or TRAINING
@@ -82,15 +80,15 @@ def run_real_demo(
     if begin is None:
         del artifacts["shipped"]
     test = _few(out, "test", questions, unanswerable=questions // ANSWERABLE)
-    _make_index(index, engine)
+    corpus = almanac() / "corpus.jsonl"
+    articles = f"{sum(1 for _ in read_jsonl(corpus))} articles about the real world"
+    make_index(f"1. Index the almanac, {articles}, with {engine}", corpus, index, engine)
     _make_students(begin, opened, index, artifacts)
     for how in COMPILED:
         files = [_few(out, split, n) for split, n in zip(("train", "dev"), SPLITS[how], strict=True)]
         _compile(how, artifacts, files, out / "work", training)
-    report = _compare(artifacts, test, out / f"report-{engine}", begin)
-    question, best = worth_showing(report.records[SHOWN].values()), artifacts[SHOWN]
-    trace = without_cache(open_program(str(best)))(question=question).trace
-    return DemoResult(report, out / f"report-{engine}" / PAGE, trace, ask_command(question, best))
+    folder = out / f"report-{engine}"
+    return result_of(_compare(artifacts, test, folder, begin), folder, artifacts[SHOWN])
 
 
 def _shipped() -> Path | None:
@@ -108,19 +106,6 @@ def _few(out: Path, split: str, n: int, unanswerable: int = 0) -> Path:
     files = {name: read_jsonl(almanac() / f"{name}.jsonl") for name in wanted}
     write_jsonl(path, [row for name, rows in files.items() for row in itertools.islice(rows, wanted[name])])
     return path
-
-
-def _make_index(index: Path, engine: "EngineName") -> None:
-    from raisf.retrieval.index import build_index
-
-    corpus = almanac() / "corpus.jsonl"
-    step(
-        f"1. Index the almanac, {sum(1 for _ in read_jsonl(corpus))} articles about the real world, with {engine}",
-        f"raisf index {corpus} --out {index} --engine {engine}",
-        done=index.exists(),
-    )
-    if not index.exists():
-        build_index(corpus, index, engine=engine)
 
 
 def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str, Path]) -> None:
@@ -164,12 +149,11 @@ def _compile(
     }
     told = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in training.items())
     number, options = {"prompts": (3, ""), "weights": (4, f" {told}")}[how]
-    step(
+    if not step(
         f"{number}. Compile RA-ISF to {how}: {made[how]}",
         f"raisf compile --how {how}{options} --program {student} --train {train} --dev {dev} --out {artifact}",
         done=artifact.exists(),
-    )
-    if artifact.exists():
+    ):
         return
     given: dict[str, Any] = {}
     if how == "weights":

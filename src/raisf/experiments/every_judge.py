@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import compare_records
-from raisf.evaluation.report import Report, summarise
+from raisf.evaluation.report import Report, summaries
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
 from raisf.reports.report import pair_sections, uncounted_line
@@ -49,7 +49,7 @@ MEASURES = {"auroc": "AUROC", "ece": "ECE", "aurc": "AURC"}
 
 def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
     """What each row answers and costs, how good its judges are alone, and the whole against each other row."""
-    reports = {label: summarise(records.values()) for label, records in answers.items()}
+    reports = summaries(answers)
     left_out = workspace.left_out
     judged = workspace.judge({label: ROWS[label] for label in answers if label in ROWS})
     workspace.left_out = left_out

@@ -85,13 +85,10 @@ def _indexes(programs: "Sequence[dspy.Module]") -> list[str]:
     from raisf.retrieval.adapting import searched
     from raisf.retrieval.passage import found_by
 
-    found = [retriever for program in programs if (retriever := _retriever(program, searched)) is not None]
+    retrievers = (getattr(program, "retriever", None) or searched(program) for program in programs)
+    found = [one for one in retrievers if one is not None]
     named = [getattr(one, "path", None) or getattr(one, "url", None) or found_by(one) for one in found]
     return list(dict.fromkeys(without_credentials(str(name)) for name in named))
-
-
-def _retriever(program: Any, searched: Any) -> Any:
-    return getattr(program, "retriever", None) or searched(program)
 
 
 def _seeds(programs: "Sequence[dspy.Module]") -> list[Any]:

@@ -78,9 +78,9 @@ class RealWorkspace(Workspace):
         from raisf.evaluation.seen import seen_by
 
         try:
-            if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(row.learnt):
+            if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(Setting(row.learnt)):
                 return None
-            if row.then and not self.learning.path_of(row).exists():
+            if row.then and not self._stands(row):
                 return None
             program = self.open(row)
         except RaisfError:
@@ -107,8 +107,8 @@ class RealWorkspace(Workspace):
         }
         return judge_all(programs, examples, folder, threads=self.threads)
 
-    def _stands(self, program: str) -> bool:
-        return self.learning.path_of(Setting(program)).exists()
+    def _stands(self, setting: Setting) -> bool:
+        return self.learning.path_of(setting).exists()
 
 
 @dataclass

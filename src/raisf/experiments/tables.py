@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import Comparison, compare_records
 from raisf.evaluation.intervals import Score
-from raisf.evaluation.report import UNCOUNTED, Report, summarise
+from raisf.evaluation.report import UNCOUNTED, Report, summaries
 from raisf.experiments import published_results as published
 from raisf.reports import plots
 from raisf.reports.report import (
@@ -54,7 +54,7 @@ def table(
 
     def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
         yes_no = workspace.measure == "accuracy"
-        reports = {label: summarise(records.values()) for label, records in answers.items()}
+        reports = summaries(answers)
         unread = any(report.unreadable for report in reports.values())
         beside = [*figures, *([f1] if f1 and not yes_no else [])]
         rows: list[list[Cell]] = []
@@ -147,7 +147,7 @@ def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], l
     def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
         lines: dict[str, dict[float, Score]] = {}
         level: dict[str, Score] = {}
-        reports = {label: summarise(records.values()) for label, records in answers.items()}
+        reports = summaries(answers)
         for label, report in reports.items():
             name, number = _numbered(label)
             if number is None:
@@ -173,7 +173,7 @@ def sweep(axis: str, by_kind: bool = False) -> "Callable[[Workspace, Answers], l
 def depths(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Figure 2: the answers over the depth, and what each depth costs."""
     (curve,) = sweep("max_depth")(workspace, answers)
-    return [curve, cost_section({label: summarise(records.values()) for label, records in answers.items()})]
+    return [curve, cost_section(summaries(answers))]
 
 
 def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
@@ -206,7 +206,7 @@ def effort(workspace: "Workspace", answers: Answers) -> list[Section]:
 
 def routes(workspace: "Workspace", answers: Answers) -> list[Section]:
     """Table 7: what each module settles, and how much of that is right."""
-    comparison = Comparison({label: summarise(records.values()) for label, records in answers.items()}, [])
+    comparison = Comparison(summaries(answers), [])
     section = route_section(comparison)
     section.text = joined(section.text, fault_lines(comparison.reports))
     theirs: list[Cell] = [_settled(column, workspace.name) for column in section.columns[1:]]

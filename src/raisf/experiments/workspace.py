@@ -1,6 +1,6 @@
 """What experiments share: one data set with its indexes, the programs on it, and answers that are given once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -285,11 +285,13 @@ class Workspace:
 
     def _prompt_questions(self) -> list[str]:
         """What demonstrations and training rows are made of."""
-        files = [self.data / name for name in ("train.jsonl", "dev.jsonl")]
-        return [example.question for file in files if file.is_file() for example in self._questions(file)]
+        return [example.question for _, examples in self._to_learn_from() for example in examples]
 
-    def _questions(self, file: Path) -> list[Any]:
-        return self.train if file.name == "train.jsonl" else self.dev
+    def _to_learn_from(self) -> Iterator[tuple[Path, list[Any]]]:
+        """The files of training and dev questions, as far as there are any, and what is in each."""
+        for split in ("train", "dev"):
+            if (file := self.data / f"{split}.jsonl").is_file():
+                yield file, getattr(self, split)
 
     def _check_splits(self, settings: Mapping[str, Setting]) -> None:
         """What has learnt from the test questions measures nothing."""
@@ -305,8 +307,8 @@ class Workspace:
 
         told = []
         test = load_questions(self.data / "test.jsonl")
-        for file in (self.data / name for name in ("train.jsonl", "dev.jsonl")):
-            if file.is_file() and (shared := overlap(examples := self._questions(file), test)):
+        for file, examples in self._to_learn_from():
+            if shared := overlap(examples, test):
                 told.append(f"{len(shared)} of the {len(examples)} questions of {file}, such as {shared[0][0]!r}")
         if not told:
             return ""

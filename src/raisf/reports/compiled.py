@@ -18,10 +18,7 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
     """What a compilation has tried, chosen or trained."""
     if report["how"] == "both":
         steps = [shown for step in report["steps"] for shown in (as_text(step["name"]), *compiled_view(step["report"]))]
-        failed = (
-            [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] if report["failed"] else []
-        )
-        return [*steps, _candidates_table(report), *failed]
+        return [*steps, _candidates_table(report), *_failed_lines(report)]
     shown: list[RenderableType] = [outcomes_view(report["outcomes"])] if report["how"] == "outcome" else []
     if "probe" in (report["how"], report.get("by")):
         return [*shown, probe_table(report), *left_out_lines(report)]
@@ -33,12 +30,11 @@ def compiled_view(report: dict[str, Any]) -> list[RenderableType]:
 def left_out_lines(report: dict[str, Any]) -> list[Text]:
     """Rows that are counted in a table and taught nothing, a line a predictor."""
     whys = (("too_long", "longer than the base's context"), ("dropped", "without all that is to be said"))
-    found = {name: [(made.get(one, 0), why) for one, why in whys] for name, made in report["predictors"].items()}
     return [
         as_text(f"{name}: rows for training and validation that are {why}, and left out: {n}", "yellow")
-        for name, counts in found.items()
-        for n, why in counts
-        if n
+        for name, made in report["predictors"].items()
+        for one, why in whys
+        if (n := made.get(one, 0))
     ]
 
 
@@ -47,15 +43,17 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
     told = [Text.assemble((f"{name}: ", "bold"), visible(text)) for name, text in report["instructions"].items()]
     if report["strategy"] == "mipro" and not any(report["proposed"].values()):
         told.append(as_text("no instruction was proposed: the LM's format has none, or none could be read", "dim"))
-    if report["failed"]:
-        told.append(as_text(f"{report['failed']} questions failed and count as wrong", "yellow"))
-    return Group(_candidates_table(report), *told)
+    return Group(_candidates_table(report), *told, *_failed_lines(report))
+
+
+def _failed_lines(report: dict[str, Any]) -> list[Text]:
+    return [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] * bool(report["failed"])
 
 
 def _candidates_table(report: dict[str, Any]) -> Table:
     first, *_ = report["candidates"]
     title = f"selected: {report['chosen']}"
-    columns = ("candidate", f"{_metric(report)} on the dev split", f"against {first['name']}")
+    columns = ("candidate", f"{report['metric']} on the dev split", f"against {first['name']}")
     table = DataTable(*columns, title=title, title_justify="left")
     for candidate in report["candidates"]:
         against = "" if candidate is first else _signed(Score(**candidate["difference"]))
@@ -69,10 +67,9 @@ def outcomes_view(report: dict[str, Any]) -> RenderableType:
     title = f"verdicts tried on {report['questions']} questions, {report['lm_calls']:,} LM calls"
     table = DataTable(*columns, title=title, title_justify="left")
     for judge, found in report["judges"].items():
-        counts = [", ".join(f"{n} {verdict}" for verdict, n in found[name].items()) for name in ("rows", "taken")]
-        agreed = found.get("agreement")
-        share, kappa = _agreed(agreed)
-        table.add_row(judge, *counts, f"{found['advantage']:.2f}", str(found["decided"]), share, kappa)
+        counts = [_by_class(found[name]) for name in ("rows", "taken")]
+        agreed = _agreed(found.get("agreement"))
+        table.add_row(judge, *counts, f"{found['advantage']:.2f}", str(found["decided"]), *agreed)
     notes = []
     if report["failed"]:
         notes.append(as_text(f"{report['failed']} questions failed and taught nothing", "yellow"))
@@ -92,7 +89,7 @@ def training_table(report: dict[str, Any]) -> Table:
         first, best = made["curve"][0], made["curve"][made["best_epoch"]]
         table.add_row(
             name,
-            ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
+            _by_class(made["rows"]["train"]),
             f"{first['loss']:.3f} → {best['loss']:.3f}",
             f"{first['exact']:.1%} → {best['exact']:.1%}",
             f"{made['best_epoch']}/{len(made['curve']) - 1}",
@@ -125,7 +122,7 @@ def probe_table(report: dict[str, Any]) -> Table:
             auroc += f" [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
         table.add_row(
             name,
-            ", ".join(f"{count} {what}" for what, count in made["rows"]["train"].items()),
+            _by_class(made["rows"]["train"]),
             str(made["layer"]),
             f"{made['C']:g}",
             auroc,
@@ -146,19 +143,21 @@ def rows_table(collected: dict[str, Any]) -> Table:
         agreed = collected["agreement"].get(judge)
         share, kappa = _agreed(agreed)
         share += f", token F1 {agreed['token_f1']:.1%}" if agreed and "token_f1" in agreed else ""
-        counts = ", ".join(f"{n} {name}" for name, n in classes.items())
-        table.add_row(judge, str(sum(classes.values())), counts, share, kappa)
+        table.add_row(judge, str(sum(classes.values())), _by_class(classes), share, kappa)
     return table
+
+
+def _by_class(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in counts.items())
 
 
 def _agreed(agreed: Mapping[str, Any] | None) -> tuple[str, str]:
     """An agreement's share and kappa, as a table shows them."""
     if not agreed:
         return "-", "-"
-    # Artifacts and collections made before intervals were kept have none.
-    interval = f" [{100 * agreed['low']:.1f}, {100 * agreed['high']:.1f}]" if "low" in agreed else ""
     kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.2f}"
-    return f"{agreed['agree']:.1%}{interval}, n = {agreed['n']}", kappa
+    share = f"{agreed['agree']:.1%} [{100 * agreed['low']:.1f}, {100 * agreed['high']:.1f}]"
+    return f"{share}, n = {agreed['n']}", kappa
 
 
 def teacher_line(teacher: dict[str, Any]) -> str:
@@ -180,9 +179,8 @@ def teacher_section(taught: Mapping[str, Any]) -> Section:
             lines.append(f"{name}, {split}: {teacher_line(collected['teacher'])}.")
             for judge, classes in collected["rows"].items():
                 found = collected["agreement"].get(judge, {})
-                told: list[Cell] = [_agreed(found)[0] if found else None, found.get("kappa"), found.get("n")]
-                if "low" in found:
-                    told[0] = Score(found["agree"], found["low"], found["high"], found["n"])
+                share = Score(found["agree"], found["low"], found["high"], found["n"]) if found else None
+                told: list[Cell] = [share, found.get("kappa"), found.get("n")]
                 rows.append([f"{name}, {split}: {judge}", sum(classes.values()), *told])
     text = "Where gold speaks the teacher was asked too; know: the LM's own answers. " + " ".join(lines)
     return Section("Labels by the teacher", ["rows", "collected", "agrees with gold", "kappa", "n"], rows, text, 2)
@@ -233,20 +231,15 @@ def calibration_view(report: dict[str, Any]) -> RenderableType:
             refused = f"{judge}: {found['refused']:.3g} fits the verdicts better and costs answers: not taken"
             notes.append(as_text(refused))
     if "know" in report:
-        notes.insert(0, _kinds_table(report["know"], _metric(report)))
+        notes.insert(0, _kinds_table(report["know"], report["metric"]))
     answer = report["answer"]
     before, after = (Score(**answer[when]) for when in ("before", "after"))
     calls = answer["lm_calls"]
     cost = f"LM calls per question {calls['before']:.1f}, after {calls['after']:.1f}"
-    notes.append(as_text(f"{_metric(report)} of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
+    notes.append(as_text(f"{report['metric']} of the answers {before}, after {after}, p={answer['p']:.2g}; {cost}"))
     if report.get("failed"):
         notes.append(as_text(f"{report['failed']} questions failed twice and count as wrong", "yellow"))
     return Group(as_text(title), table, *notes)
-
-
-def _metric(report: dict[str, Any]) -> str:
-    """What decided; artifacts of before tell none but the usual."""
-    return report.get("metric", "exact match")
 
 
 def _moved_unmeasured(found: dict[str, Any]) -> str:

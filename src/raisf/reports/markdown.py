@@ -12,9 +12,7 @@ from raisf.utils.text import visible
 MARK = "<!-- Below this line all is written by the command; above it, by hand. -->"
 
 
-def markdown(
-    facts: Mapping[str, Any], sections: Sequence[Section], figures: Mapping[str, Sequence[str]] | None = None
-) -> str:
+def markdown(facts: Mapping[str, Any], sections: Sequence[Section], figures: Mapping[str, Sequence[str]]) -> str:
     """Facts as a list, then each section as a heading, its text, its table and its figures.
 
     Args:
@@ -29,7 +27,7 @@ def markdown(
         lines.append(_line(section.columns))
         lines.append(_line(["---", *["---:"] * (len(section.columns) - 1)]))
         lines += [_line([shown(cell) for cell in row]) for row in section.rows]
-        for address in (figures or {}).get(section.title, []):
+        for address in figures.get(section.title, []):
             lines += ["", f"![{_cell(section.title)}]({address})"]
     return "\n".join([*lines, ""])
 

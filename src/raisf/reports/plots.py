@@ -40,10 +40,8 @@ def exact_match(reports: "Mapping[str, Report]") -> Figure:
     panel = figure.subplots()
     for place, (name, colour) in enumerate(colours(reports).items()):
         em = reports[name].em
-        value, low, high = (100 * end for end in (em.value, em.low, em.high))
-        panel.errorbar(
-            value, place, xerr=[[max(0.0, value - low)], [max(0.0, high - value)]], fmt="o", color=colour, capsize=3
-        )
+        value = 100 * em.value
+        panel.errorbar(value, place, xerr=_bars([em]), fmt="o", color=colour, capsize=3)
         panel.annotate(f"{value:.1f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=9)
     panel.set_yticks(range(len(reports)), [plot_label(name) for name in reports])
     panel.set(xlabel="exact match, percent, with 95% intervals", xlim=(0, 100), ylim=(len(reports) - 0.4, -0.8))
@@ -61,15 +59,8 @@ def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact
             em = reports[name].em
             # What costs nobody knows how much stands in the legend alone.
             x, y = reports[name].cost.get(cost, math.nan), 100 * em.value
-            panel.errorbar(
-                x,
-                y,
-                yerr=[[y - 100 * em.low], [100 * em.high - y]],
-                fmt=marker,
-                color=colour,
-                capsize=3,
-                label=plot_label(name),
-            )
+            style = {"fmt": marker, "color": colour, "capsize": 3, "label": plot_label(name)}
+            panel.errorbar(x, y, yerr=_bars([em]), **style)
         panel.set(xlabel=f"{label} per question", ylabel=f"{measure}, percent", ylim=(0, 100))
         panel.set_xlim(left=0)
         _quiet(panel)
@@ -167,11 +158,8 @@ def by_rows(panels: "Mapping[str, Mapping[str, Mapping[float, Score]]]", level: 
                 panel.fill_between(ends, low[0], high[0], color=COLOURS[6], alpha=0.12, linewidth=0)
                 continue
             beside = 1.035 ** (list(colour).index(name) - (len(colour) - 1) / 2)  # bars on each other cannot be read
-            bars = [
-                [max(0.0, v - end) for v, end in zip(value, low, strict=True)],
-                [max(0.0, end - v) for v, end in zip(value, high, strict=True)],
-            ]
             style = {"color": colour[name], "markersize": 4, "linewidth": 1.4, "elinewidth": 1, "capsize": 2}
+            bars = _bars([points[n] for n in at])
             panel.errorbar([n * beside for n in at], value, yerr=bars, fmt="-o", label=plot_label(name), **style)
         panel.set(ylabel=measure, xscale="log")
         low, high = panel.get_ylim()
@@ -224,6 +212,12 @@ def _figure(height: float, legend: int = 0, columns: int = 2) -> Figure:
         columns: That they stand in.
     """
     return Figure(figsize=(WIDTH, height + 0.22 * -(-legend // columns)), layout="constrained")
+
+
+def _bars(scores: "Sequence[Score]") -> list[list[float]]:
+    """How far intervals reach below their points, and above, in percent; what rounding makes less than 0 is 0."""
+    below = [max(0.0, 100 * one.value - 100 * one.low) for one in scores]
+    return [below, [max(0.0, 100 * one.high - 100 * one.value) for one in scores]]
 
 
 def _legend(figure: Figure, handles: Sequence[Any], names: Sequence[str], columns: int = 2) -> None:

@@ -12,9 +12,7 @@ from raisf.reports.sections import Cell, Section
 EM = "exact match"
 
 
-def overview(
-    answers: Mapping[str, Mapping[str, RecordsById]], about: str, measures: Mapping[str, str] | None = None
-) -> Section:
+def overview(answers: Mapping[str, Mapping[str, RecordsById]], about: str, measures: Mapping[str, str]) -> Section:
     """Exact match and F1 of every row on every data set.
 
     Args:
@@ -22,7 +20,7 @@ def overview(
         about: What the rows are.
         measures: By data set, what is counted instead of both, where it is not exact match.
     """
-    shown = {name: (measure,) for name, measure in (measures or {}).items() if measure != EM}
+    shown = {name: (measure,) for name, measure in measures.items() if measure != EM}
     labels = list(dict.fromkeys(label for of in answers.values() for label in of))
     counts = {name: len(next(iter(of.values()))) for name, of in answers.items() if of}
     columns = ["program", *(f"{name} {measure}" for name in counts for measure in shown.get(name, ("EM", "F1")))]
@@ -45,7 +43,7 @@ def set_sections(
     answers: Mapping[str, RecordsById],
     judged: Mapping[str, dict[str, Any]],
     against: str | None,
-    measure: str = EM,
+    measure: str,
 ) -> list[Section]:
     """The tables of a data set: scores, cost, kinds, routes, paired tests, judges.
 

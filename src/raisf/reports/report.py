@@ -147,10 +147,10 @@ def answer_sections(comparison: "Comparison") -> list[Section]:
 
 def _answers(comparison: "Comparison") -> Section:
     unreadable = any(one.unreadable for one in comparison.reports.values())
-    rows: list[list[Cell]] = [
-        [name, one.em, one.f1, one.accuracy, one.recall, *([_share(one)] if unreadable else []), one.errors]
-        for name, one in comparison.reports.items()
-    ]
+    rows: list[list[Cell]] = []
+    for name, one in comparison.reports.items():
+        unread = [f"{one.unreadable} of {one.outputs}"] * unreadable
+        rows.append([name, one.em, one.f1, one.accuracy, one.recall, *unread, one.errors])
     n = next(iter(comparison.reports.values())).em.n
     text = (
         f"n = {n} questions; percent, with 95% intervals: Wilson's for exact match and accuracy, else bootstrap. "
@@ -160,7 +160,7 @@ def _answers(comparison: "Comparison") -> Section:
         text += " unreadable: of the LM's outputs; an answer among them counts as wrong."
     if few := caution(n):
         text += f" {few}."
-    columns = ["program", "exact match", "F1", "accuracy", "recall", *(["unreadable"] if unreadable else []), "errors"]
+    columns = ["program", "exact match", "F1", "accuracy", "recall", *["unreadable"] * unreadable, "errors"]
     return Section("Answers", columns, rows, text)
 
 
@@ -181,10 +181,6 @@ def _risks(comparison: "Comparison") -> Section:
     ]
     text = "Exact match of the surest answers. AURC: the area under the share wrong over coverage, lower is better."
     return Section("Risk and coverage", ["program", "AURC", *shares], rows, text)
-
-
-def _share(report: "Report") -> str:
-    return f"{report.unreadable} of {report.outputs}"
 
 
 def output_counts(

@@ -167,7 +167,8 @@ class _Routes:
         found = await self._service.searched(source, lambda: document_of(self._documents, served.retriever, source))
         # Whatever it holds, it runs nothing and is no page of this site.
         headers = {"content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
-        headers |= {} if found.media_type != "application/pdf" else {"content-security-policy": "default-src 'self'"}
+        if found.media_type == "application/pdf":
+            headers["content-security-policy"] = "default-src 'self'"
         saved_as = found.path.name if found.attachment else None
         return FileResponse(found.path, headers=headers, media_type=found.media_type, filename=saved_as)
 

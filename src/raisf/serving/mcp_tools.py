@@ -26,7 +26,7 @@ from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
 from raisf.programs.program import check_question
 from raisf.retrieval.adapting import as_retriever
 from raisf.serving.jsonrpc import Checked, refusal_of
-from raisf.serving.service import Service, cited_passages, tells
+from raisf.serving.service import Service, cited_passages
 from raisf.utils.errors import InputError, RaisfError
 
 MOST_PASSAGES = 50
@@ -99,7 +99,7 @@ def make_mcp(service: Service) -> FastMCP:
                 done = event
                 if isinstance(event, AnswerEvent) or (isinstance(event, QuestionEvent) and event.begun):
                     steps += 1
-                    await ctx.report_progress(steps, message=tells(event))
+                    await ctx.report_progress(steps, message=_told(event))
             return _answer(done)
 
     @server.tool(annotations=READS)
@@ -173,6 +173,11 @@ def _client(ctx: Context) -> str:
     """The address that a request came from; over standard input there is but one client."""
     request = ctx.request_context.request
     return request.client.host if request is not None and request.client else ""
+
+
+def _told(event: AnswerEvent | QuestionEvent) -> str:
+    said = f"{event.answer} ({event.reason})" if isinstance(event, AnswerEvent) else event.question
+    return f"{event.node}: {said}"
 
 
 def _shown(passage: Any) -> dict[str, Any]:

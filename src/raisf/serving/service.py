@@ -22,7 +22,6 @@ from raisf.programs.trace import Cost, JudgedPassage, Node
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
 from raisf.utils.errors import InputError, LMError, RaisfError, SearchError
-from raisf.utils.text import counted
 
 logger = logging.getLogger("raisf.serving")
 T = TypeVar("T")
@@ -312,21 +311,6 @@ def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
     for root in every[:1]:
         visit(root)
     return list(found.values())
-
-
-def tells(event: Event) -> str:
-    """An event in a line, for who shows no tree."""
-    if isinstance(event, AnswerEvent):
-        return f"{event.node}: {event.answer} ({event.reason})"
-    data = event.model_dump()
-    shown = {"know": lambda: data["judgement"]["verdict"] or "unreadable", "question": lambda: data["question"]}
-    shown |= {
-        "sufficiency": lambda: data["judgement"]["verdict"] or "unreadable",
-        "passages": lambda: counted(len(data["passages"]), "passage"),
-        "judgement": lambda: f"passage {data['passage']}: {data['judgement']['verdict'] or 'unreadable'}",
-        "step": lambda: data["step"]["query"] or data["step"]["generation"],
-    }
-    return f"{data.get('node', '')}: {shown[event.type]()}" if event.type in shown else ""
 
 
 def flag(name: str, given: Any) -> bool | None:

@@ -1,6 +1,6 @@
 """Finds what there is to view: the runs of a records' file, of a report's folder, of experiments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,22 +117,26 @@ def _run(file: Path, labels: dict[str, str]) -> Run:
 def _named(place: Path) -> dict[Path, dict[str, str]]:
     """By the records' file, what the reports in a folder call it, by experiment ("" for a comparison)."""
     named: dict[Path, dict[str, str]] = {}
-    for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))]:
-        if results.is_file() and isinstance(saved := read_json(results), dict):
-            experiment = str(saved.get("experiment") or "")
-            beside = results.parent.parent if experiment else results.parent
-            for label, name in (saved.get("records") or {}).items():
-                labels = named.setdefault((beside / str(name)).resolve(), {})
-                # One program may have several: compiled, it may have stayed what it was.
-                labels[experiment] = " = ".join(filter(None, (labels.get(experiment), str(label))))
+    for folder, saved in _reports(place):
+        experiment = str(saved.get("experiment") or "")
+        beside = folder.parent if experiment else folder
+        for label, name in (saved.get("records") or {}).items():
+            labels = named.setdefault((beside / str(name)).resolve(), {})
+            # One program may have several: compiled, it may have stayed what it was.
+            labels[experiment] = " = ".join(filter(None, (labels.get(experiment), str(label))))
     return named
 
 
 def _facts(place: Path) -> dict[str, Any]:
-    for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))] if place.is_dir() else []:
+    """What the first of the reports in a folder was made from."""
+    return next((dict(saved.get("facts") or {}) for _, saved in _reports(place)), {})
+
+
+def _reports(place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folders of the report and of the experiments that a folder holds, with what their results.json say."""
+    for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))]:
         if results.is_file() and isinstance(saved := read_json(results), dict):
-            return dict(saved.get("facts") or {})
-    return {}
+            yield results.parent, saved
 
 
 def _indexes(place: Path, facts: dict[str, Any]) -> list[Path]:
