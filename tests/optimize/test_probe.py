@@ -135,7 +135,7 @@ def test_the_report_says_what_was_chosen_on_how_many_rows(compiled: Any) -> None
     for name, labels in (("know", {"know", "unknown"}), ("relevant", {"relevant", "irrelevant"})):
         made = report["predictors"][name]
         assert made["source"] == "gold" and set(made["rows"]["train"]) == labels
-        assert 1 <= made["layer"] <= 4 and made["C"] > 0 and made["seconds"] < 60
+        assert 1 <= made["layer"] <= 4 and made["C"] > 0 and made["seconds"] > 0
         found = made["validation"]
         assert found["n"] == sum(made["rows"]["validation"].values())
         assert found["low"] <= found["auroc"] <= found["high"]
