@@ -61,15 +61,17 @@ class EndpointLM(dspy.LM):
 
     def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """Ask; see `dspy.LM`."""
+        if each := apart(self.kwargs, prompt, kwargs):
+            return together([self(prompt, messages=messages, **options) for options in each])
         with self._called(kwargs) as marked:
-            ask, asked = super().__call__, apart(self.kwargs, prompt, marked)
-            return together([ask(prompt, messages=messages, **options) for options in asked])
+            return super().__call__(prompt, messages=messages, **marked)
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
+        if each := apart(self.kwargs, prompt, kwargs):
+            return together([await self.acall(prompt, messages=messages, **options) for options in each])
         with self._called(kwargs) as marked:
-            ask, asked = super().acall, apart(self.kwargs, prompt, marked)
-            return together([await ask(prompt, messages=messages, **options) for options in asked])
+            return await super().acall(prompt, messages=messages, **marked)
 
     @property
     def completes_text(self) -> bool:

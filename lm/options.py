@@ -48,23 +48,29 @@ def seeds_of(options: Mapping[str, Any]) -> list[int | None]:
 
 
 def apart(options: Mapping[str, Any], prompt: Any, call: dict[str, Any]) -> list[dict[str, Any]]:
-    """The options of a call, once for each candidate where a seed tells these apart: DSPy sends one request `n` times.
+    """The options of each candidate of a call, where a seed tells these apart: DSPy sends one request `n` times.
 
     Args:
         options: The LM's.
         prompt: What it is asked; a typed request is one candidate's.
         call: The call's own options.
+
+    Returns:
+        Of a call without a seed, or for one candidate, nothing.
     """
     whole = {**options, **call}
-    typed, count = isinstance(prompt, Request) or "request" in call, whole.get("n")
-    if typed or whole.get("seed") is None or type(count) is not int or count < 2:  # what is no number DSPy refuses
-        return [call]
+    counts = type(whole.get("n")) is type(whole.get("seed")) is int  # what is no number DSPy refuses
+    if isinstance(prompt, Request) or "request" in call or not counts or whole["n"] < 2:
+        return []
     return [{**call, "n": 1, "seed": seed} for seed in seeds_of(whole)]
 
 
-def together(replies: list[Any]) -> Any:
-    """What one call gives that was made `apart`."""
-    return replies[0] if len(replies) == 1 else [said for reply in replies for said in reply]
+def together(replies: list[list[Any]]) -> list[Any]:
+    """What one call gives that was made `apart`: texts, or mappings where one has more than a text."""
+    outputs = [output for reply in replies for output in reply]
+    if all(isinstance(output, str) for output in outputs):
+        return outputs
+    return [{"text": output} if isinstance(output, str) else output for output in outputs]
 
 
 def with_seed(request: Request, candidate: int) -> Request:

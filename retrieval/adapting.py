@@ -3,7 +3,7 @@
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,8 @@ class Adapted:
         path: None: it is no index folder.
         corpus_hash: Of all that can be known of it: the name that it was given; else its class or function with its
             public settings (such as the URL of ColBERTv2), the texts in its `corpus` (as Embeddings has) and the
-            indexes that it holds; of what holds a `dspy.Retrieve`, or is one, DSPy's `rm`, too. It does not change with
-            passages that lie elsewhere: name the retriever where these may.
+            indexes that it holds, also in lists and parts of its own; of what holds a `dspy.Retrieve`, or is one,
+            DSPy's `rm`, too. It does not change with passages that lie elsewhere: name the retriever where these may.
         given: The retriever, where it was given no name.
 
     Args:
@@ -84,8 +84,10 @@ class Adapted:
         self.path: Path | None = None
         self.name = name or _name_of(given)
         self.given = None if name else given
-        self._known = hashlib.sha256((f"named {name}" if name else _known_of(given)).encode()).hexdigest()
-        self._asks_rm = not name and any(map(_asks_rm, [given, *_held_by(given).values()]))
+        self._known = _hash(f"named {name}" if name else _known_of(given))
+        parts = [] if name else list(_parts_of(given, set()))
+        self._indexes = [part for part in parts if isinstance(part, Retriever) and isinstance(part.corpus_hash, str)]
+        self._asks_rm = any(map(_asks_rm, parts))
         self.learnt_from = learnt_by(given)
         self._call = _caller_of(given)
 
@@ -93,7 +95,8 @@ class Adapted:
     def corpus_hash(self) -> str:
         """See above."""
         rm = searched(None) if self._asks_rm else None
-        return self._known if rm is None else hashlib.sha256(f"{self._known} {found_by(rm)}".encode()).hexdigest()
+        indexes = self._indexes if rm is None else [*self._indexes, rm]
+        return _hash("\n".join([self._known, *map(found_by, indexes)])) if indexes else self._known
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, each once, with scores where it gives any.
@@ -123,6 +126,10 @@ class Adapted:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapted":
         """Itself: copies of a program search with the same retriever."""
         return self
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _passages(found: Any, name: str) -> list[Passage]:
@@ -220,14 +227,26 @@ def _known_of(given: Any) -> str:
     """
     known = [_known_of(given.func) if isinstance(given, partial) else _name_of(given)]
     for name, value in sorted(_held_by(given).items()):
-        if isinstance(value, Retriever) and isinstance(value.corpus_hash, str):
-            known.append(f"{name}={found_by(value)}")
         if name.startswith("_") or not isinstance(value, str | int | float | bool | list | tuple):
             continue
         if isinstance(value, list | tuple) and not all(isinstance(item, str) for item in value):
             continue
         known.append(f"{name}={value!r}")
     return "\n".join(known)
+
+
+def _parts_of(given: Any, met: set[int]) -> Iterator[Any]:
+    """A retriever and what it holds that can be called, too; what a `Retriever` holds its own hash tells."""
+    if not callable(given) or isinstance(given, type) or id(given) in met:
+        return
+    met.add(id(given))
+    yield given
+    if isinstance(given, Retriever):
+        return
+    for value in [getattr(given, "func", None), *_held_by(given).values()]:
+        held = list(value.values()) if isinstance(value, dict) else value
+        for part in held if isinstance(held, list | tuple) else [held]:
+            yield from _parts_of(part, met)
 
 
 def _held_by(given: Any) -> dict[str, Any]:

@@ -135,16 +135,18 @@ class LocalLM(dspy.LM):
         """Answer a prompt, messages or a typed request."""
         call = self._chat_call(messages)
         if call is None:
-            ask, asked = super().__call__, apart(self.kwargs, prompt, kwargs)
-            return together([ask(prompt, messages=messages, **options) for options in asked])
+            if each := apart(self.kwargs, prompt, kwargs):
+                return together([self(prompt, messages=messages, **options) for options in each])
+            return super().__call__(prompt, messages=messages, **kwargs)
         return [call.answer(fields) for fields in self._fields(self.adapter, call, kwargs)]
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
         call = self._chat_call(messages)
         if call is None:
-            ask, asked = super().acall, apart(self.kwargs, prompt, kwargs)
-            return together([await ask(prompt, messages=messages, **options) for options in asked])
+            if each := apart(self.kwargs, prompt, kwargs):
+                return together([await self.acall(prompt, messages=messages, **options) for options in each])
+            return await super().acall(prompt, messages=messages, **kwargs)
         return [call.answer(fields) for fields in await self._afields(self.adapter, call, kwargs)]
 
     def _fields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:

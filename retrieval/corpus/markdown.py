@@ -111,7 +111,8 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     for start, end in zip_longest(starts, starts[1:]):
         opening, words = tokens[start : start + 2]
         heading, level, line = clean(_words(words)), int(opening.tag[1]), opening.map[0] + 1 if opening.map else 1
-        heading = "" if is_made(heading) else heading
+        if any(part.type != "code_inline" and is_made(part.content) for part in words.children or ()):
+            heading = ""
         bare = start + 3 == end
         if chapters and start == starts[0] and not said and _is_of_all(heading, told, name, bare):
             title, heading, level = heading, "", 0  # it leads no chapter

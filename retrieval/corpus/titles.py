@@ -110,10 +110,8 @@ def without_front_matter(lines: Iterable[str], fenced: bool = False) -> tuple[Fr
         fenced: Whether it is one only between fences.
     """
     rest = iter(lines)
-    head = list(itertools.islice(rest, _FRONT))
-    if not fenced:  # as pandoc and programs that make manuals have it: `% Rivers`, `% Ada`
-        marked = list(zip(_OF_PANDOC, itertools.takewhile(lambda line: line.startswith("% "), head), strict=False))
-        head[: len(marked)] = [f"{key}: {line[2:]}" for key, line in marked]
+    written = list(itertools.islice(rest, _FRONT))
+    head = written if fenced else _with_keys(written)
     fence = head[0].strip() if head else ""
     first = next((line for line in head[1:] if line.strip() and not line.startswith("#")), "")
     ends = (place for place, line in enumerate(head) if place and line.strip() in (fence, "..."))
@@ -123,7 +121,7 @@ def without_front_matter(lines: Iterable[str], fenced: bool = False) -> tuple[Fr
     elif behind := 0 if fenced else _unfenced(head):
         told = head[:behind]
     else:  # a rule, if anything
-        return FrontMatter(), itertools.chain(head, rest)
+        return FrontMatter(), itertools.chain(written, rest)
     place, title = next(((at, found[1]) for at, line in enumerate(told) if (found := _TOLD.match(line))), (0, ""))
     if _FOLDED.match(title):  # it stands below, further in
         title = " ".join(itertools.takewhile(lambda line: line[:1].isspace() and line.strip(), told[place + 1 :]))
@@ -134,7 +132,14 @@ def without_front_matter(lines: Iterable[str], fenced: bool = False) -> tuple[Fr
     front = FrontMatter(title if says_something(title) else "", "\n".join(filter(None, said)), behind)
     shown = [inside.get(place, "\n") for place in range(len(told))]
     fences = ["\n"] * (behind > len(told))
-    return front, itertools.chain(fences, shown, fences, head[behind:], rest)
+    return front, itertools.chain(fences, shown, fences, written[behind:], rest)
+
+
+def _with_keys(lines: Sequence[str]) -> list[str]:
+    """Lines whose first ones are pandoc's, as programs that make manuals have them: `% Rivers` as `title: Rivers`."""
+    marked = itertools.takewhile(lambda line: line.startswith("% "), lines)
+    told = [f"{key}: {line[2:]}" for key, line in zip(_OF_PANDOC, marked, strict=False)]
+    return [*told, *lines[len(told) :]]
 
 
 def _unquoted(title: str) -> str:

@@ -51,7 +51,8 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 
     front, lines = without_front_matter(decoded(file.read_bytes(), name, encoding).splitlines(keepends=True))
     text = "".join(lines)
-    if front.text or text.lstrip().startswith("{%"):  # a template's page, and none about templates
+    template = front.text or text.lstrip().startswith("{%")  # and no page about templates
+    if template:
         text = "".join(part if _CODE.match(part) else without_tags(part) for part in _CODE.split(text))
     if not text.strip():
         return passages_of(name, [Section(title_of(file, front.title), "", {}, front.text)])
@@ -64,9 +65,11 @@ def read_html(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     if lost := next((error for error in parser.error_log if error.level == ErrorLevels.FATAL), None):
         raise InputError(f"{name}: not read to its end ({lost.message.split(',')[0]}); mend it, or leave it out")
     drop_hidden(_all_of(root))
+    for element in root.iter("title", *HEADINGS) if template else ():
+        if is_made(element.text_content()):
+            element.clear(keep_tail=True)
     told = clean(root.xpath("string(.//title[not(ancestor::svg)])"))
-    told = "" if is_made(told) else told
-    heading = next((text for text in map(_heading, root.iter("h1")) if text and not is_made(text)), "")
+    heading = next(filter(None, map(_heading, root.iter("h1"))), "")
     if heading and (not told or told.startswith(heading)):
         told = heading  # behind it stands the name of the site
     title = title_of(file, told or front.title)
@@ -98,7 +101,7 @@ def _html_sections(root, title: str) -> Iterator[Section]:
             body.append(text)
             continue
         yield Section(title, heading, {}, "".join(body), level)
-        heading, level, body = ("" if text == title or is_made(text) else text), int(kind[1]), []
+        heading, level, body = (text if text != title else ""), int(kind[1]), []
     yield Section(title, heading, {}, "".join(body), level)
 
 

@@ -10,6 +10,7 @@ from dspy.utils.exceptions import AdapterParseError, LMProviderError
 
 from raisf.lm import completions
 from raisf.lm.connect import adapter_for, connect
+from raisf.lm.options import together
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import LMError
 
@@ -181,3 +182,19 @@ def test_candidates_of_a_seed_are_asked_for_with_seeds_of_their_own(faulty):
         assert [body["seed"] for _, _, body in endpoint.seen] == [5, 6, 7, 5, 6]
         lm("Who?", n=3, seed=5)
         assert len(endpoint.seen) == 5  # from the cache
+
+
+def test_a_candidate_that_is_not_kept_costs_the_others_nothing(ill):
+    with ill("content_filter") as endpoint:
+        lm = connect("openai/x", api_base=endpoint.url, temperature=1.0)
+        endpoint.rate = 0.0
+        lm("Who?", n=2, seed=5)
+        endpoint.rate = 1.0
+        assert len(lm("Who?", n=3, seed=4)) == 3
+        assert [body["seed"] for _, _, body in endpoint.seen] == [5, 6, 4]
+        with pytest.raises(TypeError, match="seed must be an int"):
+            lm("Who?", n=2, seed="5")
+
+
+def test_candidates_are_alike_though_one_alone_gives_more_than_a_text():
+    assert together([["a"], [{"text": "b", "logprobs": []}]]) == [{"text": "a"}, {"text": "b", "logprobs": []}]

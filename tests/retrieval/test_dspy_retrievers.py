@@ -192,9 +192,15 @@ def test_records_are_bound_to_the_index_behind_a_retriever(index: Index, tmp_pat
     def known(given: Any) -> str:
         return describe(raisf.RAG(given))["retriever"]
 
-    for make in (Reranking, lambda index: partial(through, index)):
+    for make in (
+        Reranking,
+        lambda index: partial(through, index),
+        lambda index: partial(Reranking(index).forward),
+        lambda index: Reranking([index]),
+        lambda index: Reranking({"wiki": Reranking(index)}),
+    ):
         assert known(make(index)) == known(make(index)) != known(make(other))
-    for make in (dspy.Retrieve, lambda: Reranking(dspy.Retrieve())):
+    for make in (dspy.Retrieve, lambda: Reranking(dspy.Retrieve()), lambda: Reranking([Reranking(dspy.Retrieve())])):
         program = raisf.RAG(make())
         with dspy.context(rm=index):
             bound = describe(program)["retriever"]

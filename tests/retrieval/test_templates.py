@@ -50,6 +50,10 @@ def test_a_page_without_its_generator(tmp_path: Path) -> None:
     assert read(tmp_path, "a.html", page) == [("Pool", "4. Pay. 5. Swim. 1. Slowly.")]
     page = "---\ntitle: Pool\n---\n<title>{{ page.title }} | Club</title><h1>{{ page.title }}</h1><p>Swim."
     assert read(tmp_path, "c.html", page) == [("Pool", "Swim.")]
+    page = "<title>Tags: {{ }}</title><h2>The <code>{{ x }}</code> tag</h2><p>Swim."  # a page about templates
+    assert read(tmp_path, "d.html", page) == [("Tags: {{ }}", "The {{ x }} tag: Swim.")]
+    page = "---\ntitle: Tags\n---\n## The `{{ x }}` tag\n\nSwim.\n\n## {{ page.title }}\n\nRow."
+    assert [text for _, text in read(tmp_path, "e.md", page)] == ["The {{ x }} tag: Swim.", "Row."]
     page = f"<p>Begin with <code>{{% for x in y %}}</code>.<ol type=a><li>Pay.</ol><ol start={'9' * 5000}><li>Go.</ol>"
     assert read(tmp_path, "b.html", page) == [("", "Begin with {% for x in y %}. a. Pay. 1. Go.")]
 
@@ -182,4 +186,5 @@ def test_metadata_without_fences_tells_the_title_and_is_no_text(tmp_path: Path) 
     assert read(tmp_path, "a.md", f"{head}Go.\n") == [("Travelling", "Base Header Level: 2 Go.")]
     for head in ("% Travelling", "% Travelling\n% Ada\n% 5 May"):  # as pandoc has it
         assert read(tmp_path, "a.md", f"{head}\n\nTake the train.\n") == [("Travelling", "Take the train.")]
+    assert read(tmp_path, "a.md", "% Travelling\nGo.\n") == [("", "% Travelling Go.")]  # its words stay its own
     assert read(tmp_path, "a.md", "Title: Dune is a book.\nIt was written in 1965.\n\nMore.\n")[0][1].endswith("More.")
