@@ -182,7 +182,8 @@ def _object(value: Any, above: tuple[int, ...]) -> list[Any]:
 
 def is_computed(value: Any, name: str) -> bool:
     """Whether an attribute is there only once it has been asked for, and follows from the others."""
-    return isinstance(inspect.getattr_static(type(value), name, None), functools.cached_property)
+    held = next((vars(kind)[name] for kind in type(value).__mro__ if name in vars(kind)), None)
+    return isinstance(held, functools.cached_property)
 
 
 def content_of(value: Any, above: tuple[int, ...] = ()) -> Any:
