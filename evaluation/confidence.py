@@ -30,8 +30,9 @@ def confidence(node: Any) -> float | None:
     """What the program worked out in a way of its own, else the weakest judgement on the way.
 
     That is the probability that the question is known, that the passage in which the answer stands is relevant (or that
-    all suffice, where that was judged and is less), or the least confidence among the sub-answers. For yes and no, and
-    where the cited passage was not judged, it is the most relevant passage's. 0 where nothing supports it: its
+    all suffice, where that was judged and is less), or the least confidence among the sub-answers. Of passages that are
+    cited alike, such as parts of one page, it is the most relevant one's; for yes and no, and where the cited passage
+    was not judged, of all. 0 where nothing supports it: its
     words stand in no passage that was read, or it was composed with no sub-answer found and no relevant passage. None
     where there is no answer, or where the LM gives no probabilities.
     """

@@ -80,6 +80,8 @@ def gold_field(example: dspy.Example, name: str) -> Any:
         if isinstance(value, list | tuple | set | frozenset | np.ndarray):
             return [plain(one) for one in listed(value)]
         value = value.item() if isinstance(value, np.generic) else value
+        if is_gap(value):
+            return None
         return value if isinstance(value, str | Number | Mapping | None) else text_of(value)
 
     return plain(example.get(name))

@@ -13,7 +13,7 @@ import dspy
 from dspy.utils.exceptions import AdapterParseError
 from rich.progress import Progress
 
-from raisf.evaluation.examples import answer_of, check_examples, gold_answers, question_id
+from raisf.evaluation.examples import answer_of, check_examples, gold_answers, is_gap, question_id
 from raisf.evaluation.gold import warn_of_gold_outside
 from raisf.evaluation.local_lms import load_weights, questions_at_a_time
 from raisf.evaluation.outcome import Outcome, ask_one, record_of
@@ -265,9 +265,8 @@ def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Ex
         if "question" not in example:
             raise InputError(f"a test question has no `question`, but {', '.join(example.keys())}: name it so")
         if name in seen:
-            told = (
-                f"two questions have the id {name!r}" if example.get("id") else "a question without an id comes twice"
-            )
+            without = is_gap(example.get("id"))
+            told = "a question without an id comes twice" if without else f"two questions have the id {name!r}"
             raise InputError(f"{told}, {example.question!r:.80}: give each an id of its own, or leave one out")
         seen.add(name)
         if not gold_answers(example):

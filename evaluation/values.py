@@ -169,19 +169,21 @@ def _object(value: Any, above: tuple[int, ...]) -> list[Any]:
     """
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     held = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
+    held = {name: one for name, one in held.items() if not is_computed(value, name)}
     public = {name: one for name, one in held.items() if not name.startswith("_") or name == "__wrapped__"}
-    public = {name: one for name, one in public.items() if not is_computed(value, name)}
     kinds = [type(value), *filter(is_own, type(value).__mro__)]  # how a library's are called changes with its version
     called = next((vars(kind)["__call__"] for kind in kinds if "__call__" in vars(kind)), None)
     told = [class_of(value), _as_data(called, above), _as_data(public, above)]
     hidden = {name: one for name, one in made_with(value).items() if name not in public}
-    content = content_of(value, above)
+    whole = held and held.keys() == public.keys() and "this" not in held  # where SWIG has an address, such as faiss's
+    content = None if whole else content_of(value, above)
     return [*told, *([hidden] if hidden else []), *([content] if content else [])]
 
 
 def is_computed(value: Any, name: str) -> bool:
     """Whether an attribute is there only once it has been asked for, and follows from the others."""
-    return isinstance(inspect.getattr_static(type(value), name, None), functools.cached_property)
+    held = next((vars(kind)[name] for kind in type(value).__mro__ if name in vars(kind)), None)
+    return isinstance(held, functools.cached_property)
 
 
 def content_of(value: Any, above: tuple[int, ...] = ()) -> Any:

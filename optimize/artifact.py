@@ -226,8 +226,8 @@ def _foreign(folder: Path, manifest: Manifest, given: Any, retriever: Any) -> ds
     for program in all_within(made).values():
         if retriever is not None or program.retriever is None:
             program.retriever = opened
-    parts = {**manifest.modules, **manifest.parts}
-    set_options(made, manifest.options, parts, settable=not isinstance(given, dspy.Module))
+    settable = not isinstance(given, dspy.Module)
+    set_options(made, manifest.options, manifest.parts, manifest.modules, settable)
     if retriever is None and not searches:
         programs = places(made)
         for place, kept in manifest.indexes.items():

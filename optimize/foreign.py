@@ -159,23 +159,29 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def set_options(
-    module: dspy.Module, options: dict[str, Any], parts: dict[str, dict[str, Any]], settable: bool = False
+    module: dspy.Module,
+    options: dict[str, Any],
+    parts: dict[str, dict[str, Any]],
+    modules: dict[str, dict[str, Any]],
+    settable: bool = False,
 ) -> None:
     """Gives the programs of ours in a module, itself too, what an artifact kept of their options; checks the others'.
 
     Their constructors check these, and make of them what they shape. Nothing is set of a module that is the user's own
     alone: who knows what its numbers shape? Only one that was made of its class with all that this takes has the rest
     of its numbers set (`settable`). Nor are texts of a subclass: one may be an address or a path, which no
-    artifact chooses.
+    artifact chooses. A module that is not there may be one that is made when it is first needed.
 
     Raises:
         InputError: Such a number or text is another than the artifact's, an option cannot be used, or a part is
             missing.
     """
-    within: dict[str, Any] = {**_others(module), **places(module)}
+    within, others = places(module), _others(module)
     if strangers := parts.keys() - within.keys():
         raise InputError(f"the artifact's program has a part {min(strangers)!r}, and {name_of(module)} has none")
-    for one, kept in [(module, options), *((within[place], kept) for place, kept in parts.items())]:
+    held = [(others[place], kept) for place, kept in modules.items() if place in others]
+    held += [(within[place], kept) for place, kept in parts.items()]
+    for one, kept in [(module, options), *held]:
         ours, now = set[str](), options_of(one)
         numbers = {name for name in kept.keys() & now.keys() if all(isinstance(of[name], PLAIN) for of in (kept, now))}
         if isinstance(one, Program):

@@ -23,6 +23,8 @@ from raisf.utils.predictors import all_predictors
 
 _PLAIN = PLAIN | bool | int | float | str | tuple | frozenset | functools.partial | np.generic | None
 _PLAIN |= MappingProxyType | attrgetter | itemgetter | methodcaller
+_AT_HAND = str | bytes | int | float | None
+_CACHED = type(functools.cache(len))
 _CONTAINERS = list | dict | set | SimpleNamespace | np.ndarray
 
 
@@ -45,18 +47,22 @@ def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int])
     ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
     answering = _asked_of(program)
     finding = [one for one in program.parameters() if not isinstance(one, dspy.Module)]  # a dspy.Retrieve of hers
-    given = [one for one in _met([_kept(part) for part in parts]) if not isinstance(one, dspy.Module)]
+    kept = [_kept(part) for part in parts]
+    given = [one for one in _met(kept) if not isinstance(one, dspy.Module)]
+    hidden = _met(
+        [[one for name, one in held.items() if name[0] == "_"] for held in kept]
+    )  # which no description tells
     hers = _classes([*answering, *functions, *finding, *given])
     within = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
     beneath = [code for kind in hers for made in vars(kind).values() for code in _functions(made)]
     beneath += filter(inspect.isfunction, answering)
     described = [describe(module) for module in modules]
-    run = [*within, *beneath, *functions]
+    run = [*within, *beneath, *functions, *filter(inspect.isfunction, hidden)]
     helpers, named = _reached([*run, *filter(inspect.isfunction, given)])
     for kind in dict.fromkeys([*kinds, *hers]):
         helpers |= _constants(kind)
     told |= set(map(id, parts))
-    asks = list({id(one): one for one in (*_held(functions), *named) if id(one) not in told}.values())
+    asks = list({id(one): one for one in (*_held([*functions, hidden]), *named) if id(one) not in told}.values())
     told |= set(map(id, asks))
     # By a metric that is a judge, say.
     asked = dspy.settings.lm if any(map(_of_a_user, [*within, *functions])) else None
@@ -76,8 +82,8 @@ def _asked_of(program: dspy.Module) -> list[Any]:
 
 
 def _classes(objects: Sequence[Any]) -> list[type[Any]]:
-    """The user's own classes that objects are of; of a bound method, that its object is of."""
-    kinds = [type(getattr(one, "__self__", one)) for one in objects]
+    """The user's own classes that objects are, or are of; of a bound method, that its object is of."""
+    kinds = [one if isinstance(one, type) else type(getattr(one, "__self__", one)) for one in objects]
     return [kind for kind in dict.fromkeys(base for one in kinds for base in one.__mro__) if is_own(kind)]
 
 
@@ -88,15 +94,17 @@ def _held(functions: Sequence[Any]) -> list[dspy.Module]:
 
 def _met(values: Sequence[Any]) -> list[Any]:
     """What values are, and have at hand: bound, in a closure, as a default, in a list; of these alone as attributes."""
-    found, waiting, seen = list[Any](), list(values), set[int]()
+    found, waiting, seen, direct = list[Any](), list(values), set[int](), set(map(id, values))
     while waiting:
         one = waiting.pop()
-        if id(one) in seen:
+        if isinstance(one, _AT_HAND) or id(one) in seen:
             continue
         seen.add(id(one))
         found.append(one)
         if isinstance(one, functools.partial):
             waiting += [one.func, *one.args, *one.keywords.values()]
+        elif isinstance(one, _CACHED):
+            waiting.append(one.__wrapped__)
         elif isinstance(one, dspy.Tool):
             waiting.append(one.func)
         elif inspect.ismethod(one):
@@ -112,16 +120,16 @@ def _met(values: Sequence[Any]) -> list[Any]:
                 waiting += list(one.values())
         elif isinstance(one, list | tuple):
             waiting += one
-        elif not isinstance(one, dspy.Module) and any(one is value for value in values):
+        elif not isinstance(one, dspy.Module) and id(one) in direct:
             waiting += _attributes(one)
     return found
 
 
-def _kept(module: dspy.Module) -> list[Any]:
+def _kept(module: dspy.Module) -> dict[str, Any]:
     """The attributes of a module, without what it, or DSPy, notes there while it runs."""
     options = {f"_{name}" for name in taken(type(module))}
     noted = {"history", "callbacks"}
-    return [one for name, one in vars(module).items() if name in options or not (name[0] == "_" or name in noted)]
+    return {name: one for name, one in vars(module).items() if name in options or not (name[0] == "_" or name in noted)}
 
 
 def _attributes(value: Any) -> list[Any]:

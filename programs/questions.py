@@ -41,7 +41,8 @@ _SOURCE = r"""(?:(?:the|this|that|these|any|your)\ )?(?:(?:given|provided|above|
 _SAYS = r"(?:mention|state|specif|sa(?:y|id)|contain|give|provide|answer|discuss|tell|include|list|indicate)\w*"
 _STATED = r"(?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear)"
 _NO_ANSWER = re.compile(
-    rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?(?:
+    rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?
+    (?:as\ an?\ (?:\S+\ ){{0,3}}(?:ai|model|assistant)\ (?:\S+\ ){{0,4}})?(?:
     the\ unknown | none(?:\ {_STATED})? | null | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
     | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:relevant\ |further\ )?
       (?:(?:information|mention|answer)\b{_REST} | (?:data|details)(?:\ (?:available|found|given|provided))?)
@@ -50,10 +51,12 @@ _NO_ANSWER = re.compile(
     | (?!(?:yes|no)\ )(?:\S+\ ){{1,8}}(?:is|are|was|were)\ (?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED}
       \ (?:in|by|from)\ {_SOURCE}
     | (?:the|his|her|its|their)\ (?:\S+\ ){{1,6}}(?:is|are|was|were|remains?)\ (?:unknown|not\ known)
-    | (?:as\ an?\ (?:\S+\ ){{1,6}})?i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
+    | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
     | i\ am\ (?:not\ (?:sure|certain|aware|able|familiar)|unable\ to)\b{_REST}
-    | (?:it|they|we)\ (?:do|does|did)\ not\ (?:know|say|mention)\b{_REST}
-    | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST} | (?:it\ is\ )?impossible\ to\ (?:say|tell|know|determine)
+    | we\ do\ not\ know\b{_REST} | (?:it\ does|they\ do)\ not\ (?:say|mention)
+      (?:\ (?:it|this|that|so|who|whose|what|which|when|where|why|how|whether|if)\b{_REST})?
+    | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST}
+    | (?:it\ is\ )?impossible\ to\ (?:say|tell|know|determine)(?:\ (?:in|by|from)\ {_SOURCE})?
     | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
       (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED} | unknown | unclear)
       (?:\ (?:in|by|from)\ {_SOURCE})?

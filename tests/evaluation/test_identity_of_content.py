@@ -19,6 +19,7 @@ import faiss
 import networkx as nx
 import numpy as np
 import pandas as pd
+import pydantic
 import pytest
 import requests
 import torch
@@ -156,6 +157,18 @@ def test_what_runs_beside_a_program_and_what_it_works_out_once_make_no_other_pro
     assert describe(first) == describe(second)
     first.search.k = 2
     assert describe(first) != describe(second)
+
+
+class Manner(pydantic.BaseModel):
+    loud: bool = False
+
+
+def test_who_sets_an_option_to_what_it_was_makes_no_other_program_of_it() -> None:
+    """Pydantic keeps which fields were set."""
+    manner = Manner()
+    before = describe(Holding(manner))
+    manner.loud = False
+    assert describe(Holding(manner)) == before != describe(Holding(Manner(loud=True)))
 
 
 class Locked:

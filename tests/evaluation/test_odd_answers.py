@@ -43,15 +43,25 @@ def test_half_a_surrogate_pair_in_an_answer_costs_no_evaluation(tmp_path: Path) 
 def test_gold_out_of_a_table_is_kept_as_json_has_it(tmp_path: Path) -> None:
     """Once the LM had answered, the record could not be written; and sets made another test of each process."""
     rows = pd.DataFrame({"question": ["a?", "b?"], "answer": ["x", "x"], "hops": [2, 3], "known": [True, False]})
-    gold = {"gold_titles": {"Ulm", "Elm"}, "sub_questions": ("c?",), "sub_answers": [date(2020, 1, 2)], "id": pd.NA}
-    examples = [dspy.Example(**row, **gold).with_inputs("question") for _, row in rows.iterrows()]
+    gold = {"gold_titles": {"Ulm", "Elm"}, "sub_questions": ("c?",), "sub_answers": [date(2020, 1, 2), pd.NA]}
+    examples = [dspy.Example(**row, **gold, id=pd.NA).with_inputs("question") for _, row in rows.iterrows()]
     for _ in range(2):
         run(Answers(lambda q: "x"), examples, tmp_path / "r.jsonl")
     found = sorted(read_jsonl(tmp_path / "r.jsonl"), key=lambda row: row["hops"])
     assert [(row["hops"], row["gold"]["known"]) for row in found] == [(2, True), (3, False)]
-    assert found[0]["gold"]["gold_titles"] == ["Elm", "Ulm"] and found[0]["gold"]["sub_answers"] == ["2020-01-02"]
+    assert found[0]["gold"]["gold_titles"] == ["Elm", "Ulm"] and found[0]["gold"]["sub_answers"] == ["2020-01-02", None]
     plain = [example.copy(gold_titles=["Elm", "Ulm"], hops=int(example.hops)) for example in examples]
     assert describe_test(plain) == describe_test(examples)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(pd.NA, "without an id comes twice"), (np.nan, "without an id comes twice"), (0, "two questions have the id '0'")],
+)
+def test_questions_that_come_twice_are_told_by_the_id_that_they_have(given: Any, told: str) -> None:
+    twice = [dspy.Example(question="Who?", answer="x", id=given).with_inputs("question")] * 2
+    with pytest.raises(InputError, match=told):
+        run(Answers(lambda q: "x"), twice)
 
 
 class Awaited(dspy.Module):
@@ -71,6 +81,7 @@ def test_an_answer_of_zero_and_gold_that_is_a_bare_text_or_a_truth_count_as_what
     cases = [(0, {"answer": "0"}), ("Paris", {"answers": "Paris"}), ("Paris", {"answers": ("Rome", "Paris")})]
     cases += [("yes", {"answer": True}), (False, {"answer": "False"}), ("no", {"answer": False})]
     cases += [("42", {"answer": 42.0}), (np.float32(42), {"answer": "42"}), (42.0, {"answer": "42.0"})]
+    cases += [(np.float32(0.1), {"answer": "0.1"}), ("0.1", {"answer": np.float32(0.1)})]
     for said, gold in cases:
         example = dspy.Example(question="Q?", **gold).with_inputs("question")
         assert run(Answers(lambda q, said=said: said), [example]).em.value == 1.0, (said, gold)

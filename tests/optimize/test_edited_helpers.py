@@ -160,6 +160,11 @@ class Given(dspy.Module):
 HELPER = "def helper(text): return {0}\n"
 TOOLS = {
     "a function": "def tools(text): return helper(text)",
+    "its own code": "def tools(text): return {0}",
+    "one that is cached": "import functools\n@functools.cache\ndef tools(text): return helper(text)",
+    "a class": "class tools:\n    def one(self, text): return helper(text)",
+    "its judge": "import dspy\njudge = dspy.Predict(dspy.Signature('question -> answer', 'Be {0}.'))\n"
+    "def tools(text, judge=judge): return judge(question=text)",
     "one of a list": "def one(text): return helper(text)\ntools = [one]",
     "one of a table": "def one(text): return helper(text)\nTABLE = {'one': one}\n"
     "def tools(text): return TABLE['one'](text)",

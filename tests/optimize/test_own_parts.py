@@ -177,6 +177,13 @@ def test_other_parts_than_were_saved_are_not_loaded(made: Any, told: str, tmp_pa
     assert loaded.retrieve.k == made.retrieve.k and loaded.inner.styles == made.inner.styles
 
 
+def test_a_module_that_is_made_when_it_is_first_needed_need_not_be_there(tmp_path: Any) -> None:
+    used: Any = Searching()
+    used.later = dspy.Retrieve(k=5)
+    raisf.save(used, tmp_path / "a")
+    assert isinstance(raisf.load(tmp_path / "a", program=Searching), Searching)
+
+
 class Panel(dspy.Module):
     """Its numbers shape what it is made of."""
 

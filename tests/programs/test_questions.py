@@ -162,6 +162,7 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         *("Unknown (no passage mentions it)", "The answer is unknown because the facts do not give it."),
         *("No relevant information found.", "Insufficient data"),
         *("As an AI language model, I can't know.", "We don't know.", "It does not say", "It's unclear"),
+        *("They do not say where he was born.", "As an AI, I am unable to answer", "Impossible to tell from the text"),
         *("Unknown. The passages do not say.", "Unknown: it is not stated", "unknown — not mentioned", "N.A."),
     ],
 )
@@ -200,6 +201,12 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
             "it's blue",
         ),
         *("It does not include batteries", "We do not ship on Sundays", "As an aid to pilots", "As an AI researcher"),
+        *(
+            "They did not know the way.",
+            "It does not mention God",
+            "It does not know fear",
+            "As a boy I could not swim",
+        ),
         *("The passages do not say it, but it was Graz", "I do not know, but probably in 1984"),
     ],
 )
