@@ -23,7 +23,7 @@ from dspy.lm15 import (
 
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.transport import late, seconds_left
-from raisf.lm.verdicts import asked_labels
+from raisf.lm.verdicts import asked_labels, verdict_part
 
 StreamEvent = StreamStartEvent | StreamDeltaEvent | StreamEndEvent
 
@@ -93,8 +93,7 @@ class Recorder:
         content: DataPart | str = ""
         name, labels = asked_labels(request)
         if labels:
-            even = {name: dict.fromkeys(labels, 1 / len(labels))}
-            content = DataPart(value={name: labels[0]}, probabilities=even, method="provider_classification")
+            content = verdict_part(name, dict.fromkeys(labels, 1 / len(labels)), "provider_classification")
         return Response(
             id=None, model=request.model, message=Message.assistant(content), finish_reason="stop", usage=Usage()
         )
