@@ -234,13 +234,10 @@ class JSONAdapter(dspy.JSONAdapter, WholeReplies):
 
 def strict(adapter: dspy.Adapter) -> dspy.Adapter:
     """The same format with the project's reader, if it is one of DSPy's two; any other adapter as it is."""
-    made: dspy.Adapter
-    if type(adapter) is dspy.ChatAdapter:
-        made = ChatAdapter()
-    elif type(adapter) is dspy.JSONAdapter:
-        made = JSONAdapter()
-    else:
+    ours: Any = {dspy.ChatAdapter: ChatAdapter, dspy.JSONAdapter: JSONAdapter}.get(type(adapter))
+    if ours is None:
         return adapter
+    made = ours()
     vars(made).update(vars(adapter))
     return made
 
