@@ -87,16 +87,16 @@ class Scoring:
             Unsaid: The server gives none, or the reply is unlikely to begin with a label.
             LM15Error: The call failed otherwise.
         """
-        if not self.sure and self._first is not None and self._first.get_loop() is asyncio.get_running_loop():
+        if not self.sure:
+            here = asyncio.get_running_loop()
+            if self._first is None or self._first.get_loop() is not here:
+                self._first = first = here.create_future()
+                try:
+                    return await self._ask(request, attempt, retries)
+                finally:
+                    first.set_result(None)
             await asyncio.wait([self._first], timeout=seconds)
-            return await self._ask(request, attempt, retries)
-        if self.sure:
-            return await self._ask(request, attempt, retries)
-        self._first = first = asyncio.get_running_loop().create_future()
-        try:
-            return await self._ask(request, attempt, retries)
-        finally:
-            first.set_result(None)
+        return await self._ask(request, attempt, retries)
 
     async def _ask(self, request: Request, attempt: Attempt, retries: int) -> Response:
         if not self.possible:
