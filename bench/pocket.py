@@ -31,7 +31,7 @@ def pretraining(tokenizer: Any, steps: int) -> dict[str, dict[str, float]]:
     """Tokens a second, padding included, by threads and kind of step."""
     import torch
 
-    rows = [encode(tokenizer, lesson) for lesson in lessons(LessonSampler("bench"), 2500)]
+    rows = [encode(tokenizer.backend_tokenizer, lesson) for lesson in lessons(LessonSampler("bench"), 2500)]
     batches = [collate(batch) for batch in cut(rows)]
     LessonSampler("bench").rng.shuffle(batches)
     results: dict[str, dict[str, float]] = {}

@@ -27,22 +27,24 @@ from raisf.lm.chat import (
     BOOLS,
     ChatAdapter,
     UnreadableReply,
+    Values,
     WholeReplies,
     asks_probabilities,
     check_whole,
     read_verdict,
     scored,
 )
+from raisf.lm.chat_format import ChatCall
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, limit_of, seeds_of
 from raisf.lm.reading import once, read_field, without_thinking
-from raisf.lm.streaming import CHAT, MarkedStream, Markers, pieces
+from raisf.lm.streaming import MarkedStream, pieces
 from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
 EMPTY_LIST = "none"  # an empty completion would read as no answer at all
 # Marks a request whose text the model continues as it is, without its chat template.
-COMPLETION: dict[str, Any] = {"completion": True}
+COMPLETION: Values = {"completion": True}
 POCKET_END = "<|end|>\n"  # the pocket Llama's end-of-text token, then a line break before the next block
 
 
@@ -68,7 +70,7 @@ class CompactAdapter(WholeReplies):
         self.end = end
         self.said: dict[str, str] = {}
 
-    def prompt(self, signature: type[dspy.Signature], inputs: dict[str, Any], demos: list[Any] = []) -> str:  # noqa: B006
+    def prompt(self, signature: type[dspy.Signature], inputs: Values, demos: list[Any] = []) -> str:  # noqa: B006
         """The text that the model continues.
 
         Args:
@@ -88,7 +90,7 @@ class CompactAdapter(WholeReplies):
         """The text that should follow a prompt: ` value`, further outputs on their own lines, then `end`."""
         return self._outputs({name: outputs[name] for name in signature.output_fields}) + self.end
 
-    def _outputs(self, values: dict[str, Any]) -> str:
+    def _outputs(self, values: Values) -> str:
         lines = [f"{name}: {self._value(value)}" for name, value in values.items()]
         return "\n".join(lines).removeprefix(f"{next(iter(values))}:")
 
@@ -118,24 +120,24 @@ class CompactAdapter(WholeReplies):
             text = text.replace(mark, " ")  # a passage that holds the end mark must not close its block
         return _one_line(text)
 
-    def format(self, signature: type[dspy.Signature], demos: list[Any], inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    def format(self, signature: type[dspy.Signature], demos: list[Any], inputs: Values) -> list[Values]:
         """The prompt as the one user message of a call."""
         return [{"role": "user", "content": self.prompt(signature, inputs, demos)}]
 
     def format_finetune_data(
-        self, signature: type[dspy.Signature], demos: list[Any], inputs: dict[str, Any], outputs: dict[str, Any]
-    ) -> dict[str, list[dict[str, Any]]]:
+        self, signature: type[dspy.Signature], demos: list[Any], inputs: Values, outputs: Values
+    ) -> dict[str, list[Values]]:
         """A training row: the prompt as the user's message, the completion as the assistant's."""
         answer = {"role": "assistant", "content": self.completion(signature, outputs)}
         return {"messages": [*self.format(signature, demos, inputs), answer]}
 
-    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+    def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
         """The output fields of a completion.
 
         Raises:
             AdapterParseError: a required output is absent or cannot be read as its type.
         """
-        fields: dict[str, Any] = {}
+        fields: Values = {}
         last = next(reversed(signature.output_fields), None)
         try:
             for name, text in self.sections(signature, without_thinking(completion)).items():
@@ -172,105 +174,75 @@ class CompactAdapter(WholeReplies):
         return completion.lstrip().split(self.end)[0]
 
     def __call__(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> list[dict[str, Any]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> list[Values]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
+        call = ChatCall(signature, demos, inputs)
         if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
             with self._else_in_words():
-                return self.ask(lm, lm_kwargs, signature, demos, inputs)
+                return self.ask(lm, lm_kwargs, call)
         if getattr(lm, "completes_text", False):
-            return self.ask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
-        with self._streaming(signature):
-            return super().__call__(lm, self._with_stop(lm, lm_kwargs, signature, inputs), signature, demos, inputs)
+            return self.ask(lm, lm_kwargs, call, scores=not hasattr(lm, "scores_labels"))
+        with self._streaming(call):
+            return super().__call__(lm, self._with_stop(lm, lm_kwargs, call), signature, demos, inputs)
 
     async def acall(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> list[dict[str, Any]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> list[Values]:
         """The same, awaited."""
+        call = ChatCall(signature, demos, inputs)
         if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
             with self._else_in_words():
-                return await self.aask(lm, lm_kwargs, signature, demos, inputs)
+                return await self.aask(lm, lm_kwargs, call)
         if getattr(lm, "completes_text", False):
-            return await self.aask(lm, lm_kwargs, signature, demos, inputs, scores=not hasattr(lm, "scores_labels"))
-        with self._streaming(signature):
-            return await super().acall(lm, self._with_stop(lm, lm_kwargs, signature, inputs), signature, demos, inputs)
+            return await self.aask(lm, lm_kwargs, call, scores=not hasattr(lm, "scores_labels"))
+        with self._streaming(call):
+            return await super().acall(lm, self._with_stop(lm, lm_kwargs, call), signature, demos, inputs)
 
-    def ask(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-        markers: Markers = CHAT,
-        scores: bool = True,
-    ) -> list[dict[str, Any]]:
+    def ask(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall, scores: bool = True) -> list[Values]:
         """The call in DSPy's typed form, to an LM that completes text or gives the probabilities of labels.
 
         Args:
             lm: Is asked.
             lm_kwargs: Options of this call.
-            signature: What it takes and gives.
-            demos: Demonstrations.
-            inputs: Values of the input fields.
-            markers: Between which stands what is streamed.
+            call: What is asked; its markers are those between which stands what is streamed.
             scores: Whether labels are scored, not generated.
         """
         found = []
-        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs, scores):
-            with self._streaming(signature, markers, scores and bool(_scored_of(lm, signature))):
-                found.append(self._read_response(signature, lm(request, **options)))
+        for request, options in self._requests(lm, lm_kwargs, call, scores):
+            with self._streaming(call, scores and bool(_scored_of(lm, call.signature))):
+                found.append(self._read_response(call.signature, lm(request, **options)))
         return found
 
-    async def aask(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-        markers: Markers = CHAT,
-        scores: bool = True,
-    ) -> list[dict[str, Any]]:
+    async def aask(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall, scores: bool = True) -> list[Values]:
         """The same, awaited."""
         found = []
-        for request, options in self._requests(lm, lm_kwargs, signature, demos, inputs, scores):
-            with self._streaming(signature, markers, scores and bool(_scored_of(lm, signature))):
-                found.append(self._read_response(signature, await lm.acall(request, **options)))
+        for request, options in self._requests(lm, lm_kwargs, call, scores):
+            with self._streaming(call, scores and bool(_scored_of(lm, call.signature))):
+                found.append(self._read_response(call.signature, await lm.acall(request, **options)))
         return found
 
-    def _streaming(
-        self, signature: type[dspy.Signature], markers: Markers = CHAT, scored: bool = False
-    ) -> AbstractContextManager[Any]:
-        """A context in which a stream shows the fields between `markers`; scored labels have no tokens to show."""
+    def _streaming(self, call: ChatCall, scored: bool = False) -> AbstractContextManager[Any]:
+        """A context in which a stream shows the fields between the call's markers; scored labels have no tokens."""
         stream = dspy.settings.send_stream
         if stream is None or scored:
             return dspy.context(send_stream=None)
 
         def marked(text: str, finished: bool) -> str:
-            found = pieces(signature, self.sections, _read, text, finished)
-            return markers.write([piece for piece in found if piece[0] not in self.said], finished)
+            found = pieces(call.signature, self.sections, _read, text, finished)
+            return call.markers.write([piece for piece in found if piece[0] not in self.said], finished)
 
         return dspy.context(send_stream=MarkedStream(stream, marked))
 
-    def _with_stop(self, lm: dspy.BaseLM, lm_kwargs: dict[str, Any], *asked: Any) -> dict[str, Any]:
-        return {**lm_kwargs, "stop": list(self._stops({**lm.kwargs, **lm_kwargs}, *asked))}
+    def _with_stop(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall) -> Values:
+        return {**lm_kwargs, "stop": list(self._stops({**lm.kwargs, **lm_kwargs}, call))}
 
-    def _stops(self, options: dict[str, Any], signature: type[dspy.Signature], inputs: Any) -> tuple[str, ...]:
+    def _stops(self, options: Values, call: ChatCall) -> tuple[str, ...]:
         """The texts at which the LM stops: the block's end, those that the call gives, what begins another block."""
         own = dict.fromkeys([self.stop, *([given] if isinstance(given := options.get("stop") or (), str) else given)])
-        lists = {name for name in signature.input_fields if isinstance(inputs.get(name), list | tuple)}
-        labels = [f"\n{name.removesuffix('s') if name in lists else name}:" for name in signature.input_fields]
+        names = call.signature.input_fields
+        lists = {name for name in names if isinstance(call.inputs.get(name), list | tuple)}
+        labels = [f"\n{name.removesuffix('s') if name in lists else name}:" for name in names]
         return (*own, *labels[: max(0, 4 - len(own))])  # OpenAI's interface takes four
 
     @property
@@ -279,14 +251,8 @@ class CompactAdapter(WholeReplies):
         return self.end.rstrip() or self.end
 
     def _requests(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-        scores: bool,
-    ) -> Iterator[tuple[Request, dict[str, Any]]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall, scores: bool
+    ) -> Iterator[tuple[Request, Values]]:
         """The call in DSPy's typed form, which can ask for probabilities: a request and its options a candidate.
 
         Raises:
@@ -296,15 +262,15 @@ class CompactAdapter(WholeReplies):
         bare = getattr(lm, "completes_text", False)
         if bare:  # else only a verdict is asked for here, which no option changes
             check_known(lm.model, options)
-        message = Message.user(self.format(signature, demos, inputs)[0]["content"])
+        message = Message.user(self.format(call.signature, call.demos, call.inputs)[0]["content"])
         controls = {name: options[name] for name in CONTROLS if options.get(name) is not None}
-        asked = _scored_of(lm, signature) if scores else {}
+        asked = _scored_of(lm, call.signature) if scores else {}
         for seed in seeds_of(options):
             config = Config(
                 **{name: options.get(name) for name in SAMPLING},
                 max_tokens=limit_of(lm_kwargs, lm.kwargs),
                 seed=seed,
-                stop=self._stops(options, signature, inputs),
+                stop=self._stops(options, call),
                 extensions=COMPLETION if bare else None,
                 # As OpenAI's interface has it: whether, and how many others beside each token.
                 logprobs=(options.get("top_logprobs") or 0) if options.get("logprobs") else None,
@@ -312,7 +278,7 @@ class CompactAdapter(WholeReplies):
             )
             yield Request(model=lm.model, messages=(message,), config=config), controls
 
-    def _read_response(self, signature: type[dspy.Signature], response: Response) -> dict[str, Any]:
+    def _read_response(self, signature: type[dspy.Signature], response: Response) -> Values:
         if verdict := read_verdict(response):
             bools = {name for name, field in signature.output_fields.items() if field.annotation is bool}
             return {name: said == BOOLS[0] if name in bools else said for name, said in verdict.items()}
@@ -337,7 +303,7 @@ def adapter_named(name: str) -> dspy.Adapter:
     raise InputError(f"unknown adapter {name!r}: choose chat, compact or pocket")
 
 
-def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> dict[str, Any]:
+def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> Values:
     return scored(signature, getattr(lm, "scores_bools", False))
 
 

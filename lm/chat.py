@@ -23,6 +23,9 @@ from raisf.lm.labels import Unreadable, contradicts
 from raisf.lm.options import with_seed
 from raisf.lm.reading import json_object, read_field, sections_of, without_thinking
 
+Values = dict[str, Any]
+"""Options of a call, or fields, by name."""
+
 SHOWN_CHARACTERS = 500  # of an unreadable reply, in its error
 
 
@@ -77,13 +80,8 @@ class WholeReplies(dspy.Adapter):
 
     @with_capability_planning
     def __call__(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> list[dict[str, Any]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> list[Values]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
         processed = self._call_preprocess(lm, lm_kwargs, signature, inputs)
         calls = typed_calls(lm, self.format(processed, demos, inputs), lm_kwargs)
@@ -94,13 +92,8 @@ class WholeReplies(dspy.Adapter):
 
     @with_capability_planning
     async def acall(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> list[dict[str, Any]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> list[Values]:
         """The same, awaited."""
         processed = self._call_preprocess(lm, lm_kwargs, signature, inputs)
         calls = typed_calls(lm, self.format(processed, demos, inputs), lm_kwargs)
@@ -110,8 +103,8 @@ class WholeReplies(dspy.Adapter):
         return self._fields(processed, signature, responses, lm, lm_kwargs)
 
     def _fields(
-        self, processed: Any, signature: Any, responses: list[Response], lm: dspy.BaseLM, lm_kwargs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+        self, processed: Any, signature: Any, responses: list[Response], lm: dspy.BaseLM, lm_kwargs: Values
+    ) -> list[Values]:
         for response in responses:
             check_whole(self, signature, response)
         logprobs = bool({**lm.kwargs, **lm_kwargs}.get("logprobs"))
@@ -138,9 +131,7 @@ def check_whole(adapter: dspy.Adapter, signature: type[dspy.Signature], response
         raise UnreadableReply(adapter, signature, response.text or "", f"the reply was cut off by {why}")
 
 
-def typed_calls(
-    lm: dspy.BaseLM, messages: list[dict[str, Any]], lm_kwargs: dict[str, Any]
-) -> list[tuple[Request, dict[str, Any]]] | None:
+def typed_calls(lm: dspy.BaseLM, messages: list[Values], lm_kwargs: Values) -> list[tuple[Request, Values]] | None:
     """A call as typed requests, one a candidate, each with its options; None where the LM takes none."""
     if not isinstance(lm, dspy.LM) or lm.model_type == "text" or lm_kwargs.get("prompt_cache") is not None:
         return None
@@ -168,7 +159,7 @@ class _LabelAlone(dspy.ChatAdapter):
         return f"Respond with the `{name}` alone, one of: {', '.join(get_args(field.annotation))}."
 
     def format_assistant_message_content(
-        self, signature: type[dspy.Signature], outputs: dict[str, Any], missing_field_message: str | None = None
+        self, signature: type[dspy.Signature], outputs: Values, missing_field_message: str | None = None
     ) -> str:
         ((name, _),) = signature.output_fields.items()
         return str(outputs.get(name, missing_field_message))
@@ -182,13 +173,8 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
     """
 
     def __call__(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> list[dict[str, Any]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> list[Values]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
         if (asked := self._verdict(lm, lm_kwargs, signature, demos, inputs)) is not None:
             with self._else_in_words(), dspy.context(send_stream=None):
@@ -196,13 +182,8 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
         return super().__call__(lm, lm_kwargs, signature, demos, inputs)
 
     async def acall(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> list[dict[str, Any]]:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> list[Values]:
         """The same, awaited."""
         if (asked := self._verdict(lm, lm_kwargs, signature, demos, inputs)) is not None:
             with self._else_in_words(), dspy.context(send_stream=None):
@@ -210,13 +191,8 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
         return await super().acall(lm, lm_kwargs, signature, demos, inputs)
 
     def _verdict(
-        self,
-        lm: dspy.BaseLM,
-        lm_kwargs: dict[str, Any],
-        signature: type[dspy.Signature],
-        demos: list[Any],
-        inputs: dict[str, Any],
-    ) -> tuple[Request, dict[str, Any]] | None:
+        self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
+    ) -> tuple[Request, Values] | None:
         if self.in_words or not asks_probabilities(lm, lm_kwargs, signature):
             return None
         messages = _LabelAlone().format(signature, _texts_alone(demos), _texts_alone(inputs))
@@ -226,13 +202,11 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
         request, options = calls[0]
         return replace(request, config=replace(request.config, **scored(signature))), options
 
-    def format(
-        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    def format(self, signature: type[dspy.Signature], demos: list[Values], inputs: Values) -> list[Values]:
         """The messages. In a text, DSPy's mark of an image or a file is text: a passage attaches nothing to a call."""
         return super().format(signature, _texts_alone(demos), _texts_alone(inputs))
 
-    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+    def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
         """The output fields of a completion.
 
         Raises:
@@ -249,31 +223,26 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
 class JSONAdapter(dspy.JSONAdapter, WholeReplies):
     """DSPy's JSON format, read as the chat format is."""
 
-    def format(
-        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    def format(self, signature: type[dspy.Signature], demos: list[Values], inputs: Values) -> list[Values]:
         """See `ChatAdapter.format`."""
         return super().format(signature, _texts_alone(demos), _texts_alone(inputs))
 
-    def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+    def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
         """See `ChatAdapter.parse`."""
         return _parse(self, signature, completion)
 
 
 def strict(adapter: dspy.Adapter) -> dspy.Adapter:
     """The same format with the project's reader, if it is one of DSPy's two; any other adapter as it is."""
-    made: dspy.Adapter
-    if type(adapter) is dspy.ChatAdapter:
-        made = ChatAdapter()
-    elif type(adapter) is dspy.JSONAdapter:
-        made = JSONAdapter()
-    else:
+    ours: Any = {dspy.ChatAdapter: ChatAdapter, dspy.JSONAdapter: JSONAdapter}.get(type(adapter))
+    if ours is None:
         return adapter
+    made = ours()
     vars(made).update(vars(adapter))
     return made
 
 
-def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
+def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: str) -> Values:
     try:
         fields = _read_fields(signature, without_thinking(completion))
     except Unreadable as error:
@@ -284,10 +253,10 @@ def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: s
     return fields
 
 
-def _read_fields(signature: type[dspy.Signature], text: str) -> dict[str, Any]:
+def _read_fields(signature: type[dspy.Signature], text: str) -> Values:
     outputs = {name.casefold(): name for name in signature.output_fields}
     sections, after = sections_of(text, outputs)
-    fields: dict[str, Any] = {}
+    fields: Values = {}
     if not sections:
         found = json_object(text) or {}
         sections = {outputs[key]: value for key, value in found.items() if key in outputs}
@@ -326,22 +295,22 @@ def scored_labels(signature: type[dspy.Signature], bools: bool = False) -> tuple
     return name, labels
 
 
-def asks_probabilities(lm: dspy.BaseLM, lm_kwargs: dict[str, Any], signature: type[dspy.Signature]) -> bool:
+def asks_probabilities(lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature]) -> bool:
     """Whether a call to an endpoint asks for the probabilities of its labels: one verdict, from an LM that may know."""
     options = {**lm.kwargs, **lm_kwargs}
     plain = (options.get("n") or 1) == 1 and not any(options.get(name) for name in ("logprobs", "tools"))
     return plain and scored_labels(signature) is not None and getattr(lm, "scores_labels", False)
 
 
-def scored(signature: type[dspy.Signature], bools: bool = False) -> dict[str, Any]:
+def scored(signature: type[dspy.Signature], bools: bool = False) -> Values:
     """The part of a request's config that has a signature's labels scored; empty where it has none."""
     if not (labels := scored_labels(signature, bools)):
         return {}
-    declared: dict[str, Any] = {labels[0]: choice("", labels[1])}
+    declared: Values = {labels[0]: choice("", labels[1])}
     return {"response_format": judgments(**declared), "probabilities": "required"}
 
 
-def read_verdict(response: Response) -> dict[str, Any]:
+def read_verdict(response: Response) -> Values:
     """The fields of a response with probabilities; none where it has none."""
     data = response.message.first(DataPart)
     if data is None or not data.probabilities:

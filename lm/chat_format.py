@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
-from raisf.lm.streaming import Markers
+from raisf.lm.streaming import CHAT, Markers
 
 LONGEST_SYSTEM, MOST_FIELDS = 50_000, 100
 """Characters and fields of a system message at most: each becomes a class, and classes are kept."""
@@ -40,7 +40,7 @@ _WRITERS = {"chat": dspy.ChatAdapter(), "json": dspy.JSONAdapter(), "xml": dspy.
 
 @dataclass(frozen=True)
 class ChatCall:
-    """A call as one of DSPy's adapters wrote it.
+    """A call, maybe as one of DSPy's adapters wrote it.
 
     Attributes:
         signature: Its fields, with the types that matter here: labels, lists, and text for all others.
@@ -52,7 +52,7 @@ class ChatCall:
     signature: type[dspy.Signature]
     demos: list[dict[str, Any]]
     inputs: dict[str, Any]
-    markers: Markers
+    markers: Markers = CHAT
 
     def answer(self, fields: dict[str, Any]) -> str:
         """The answer in the format that was asked for; a field that was not found is left out."""

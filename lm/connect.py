@@ -200,8 +200,8 @@ def _check_url(provider: str, api_base: str | None, what: str = "--api-base") ->
         url = urlsplit(api_base)
         fits = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not re.search(r"\s", api_base)
     except ValueError:
-        url = fits = None
-    if not url or not fits:
+        fits = False
+    if not fits:
         raise InputError(f"{what} {shown!r} is no URL: write it like http://127.0.0.1:8000/v1")
     check_bare(api_base, what, f"{provider.upper()}_API_KEY")
 

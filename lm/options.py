@@ -25,20 +25,17 @@ def check_known(model: str, options: Mapping[str, Any]) -> None:
         )
 
 
-def how_many(options: Mapping[str, Any]) -> int:
-    """Candidates that are asked for; raises InputError for fewer than one."""
-    count = options.get("n") or 1
-    if count < 1:
-        raise InputError(f"n is {count}: give 1 or more")
-    return count
-
-
 def seeds_of(options: Mapping[str, Any]) -> list[int | None]:
     """Each candidate's seed. They differ by it: of one request the cache would give the first one's reply to all.
 
     Who gives none gets the same candidates again, or others with another `rollout_id`.
+
+    Raises:
+        InputError: `n`, how many candidates are asked for, is less than one.
     """
-    count, seed = how_many(options), options.get("seed")
+    count, seed = options.get("n") or 1, options.get("seed")
+    if count < 1:
+        raise InputError(f"n is {count}: give 1 or more")
     if count == 1:
         return [seed]
     if seed is None:

@@ -155,9 +155,7 @@ def _text(text: str, name: str) -> str:
 
 def _list(text: str, item: Any = str) -> list[Any]:
     if item is int:
-        if len(text) > MAX_NUMBERS_CHARACTERS:
-            raise Unreadable(f"expected numbers, found {shown(text)}")
-        found = numbers(normal(text).casefold())
+        found = numbers(normal(text).casefold()) if len(text) <= MAX_NUMBERS_CHARACTERS else None
         if found is None:
             raise Unreadable(f"expected numbers, found {shown(text)}")
         return found
@@ -243,17 +241,13 @@ def sections_of(text: str, outputs: dict[str, str]) -> tuple[dict[str, Any], str
     body, after = text, ""
     if completed := _COMPLETED.search(text):
         body, after = text[: completed.start()], text[completed.end() :]
-    found, name, lines = list[tuple[str, str]](), None, []
-    for line in [*body.splitlines(), None]:
-        header = _HEADER.match(line) if line is not None else None
-        if line is not None and header is None:
-            lines.append(line)
-            continue
-        if name is not None:
-            found.append((name, "\n".join(lines).strip()))
-        if header is not None and line is not None:
-            name, lines = outputs.get(header[1].casefold()), [line[header.end() :]]
-    return once(found), after
+    found: list[tuple[str | None, list[str]]] = [(None, [])]
+    for line in body.splitlines():
+        if header := _HEADER.match(line):
+            found.append((outputs.get(header[1].casefold()), []))
+            line = line[header.end() :]
+        found[-1][1].append(line)
+    return once((name, "\n".join(lines).strip()) for name, lines in found if name is not None), after
 
 
 def once(found: Iterable[tuple[str, str]]) -> dict[str, str]:

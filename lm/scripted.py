@@ -33,10 +33,6 @@ class ScriptedLM(dspy.LM):
         answer: from a call's input fields (strings, or lists where the signature says list) to its outputs. A string is
             sent as the raw reply (to script rubbish); an exception it raises is the call's failure.
         sleep: seconds that every call takes.
-
-    Attributes:
-        calls: the input fields of each call, in the order they began.
-        most_at_once: the largest number of calls that were under way together.
     """
 
     def __init__(self, answer: Answer, sleep: float = 0.0):

@@ -87,16 +87,16 @@ class Scoring:
             Unsaid: The server gives none, or the reply is unlikely to begin with a label.
             LM15Error: The call failed otherwise.
         """
-        if not self.sure and self._first is not None and self._first.get_loop() is asyncio.get_running_loop():
+        if not self.sure:
+            here = asyncio.get_running_loop()
+            if self._first is None or self._first.get_loop() is not here:
+                self._first = first = here.create_future()
+                try:
+                    return await self._ask(request, attempt, retries)
+                finally:
+                    first.set_result(None)
             await asyncio.wait([self._first], timeout=seconds)
-            return await self._ask(request, attempt, retries)
-        if self.sure:
-            return await self._ask(request, attempt, retries)
-        self._first = first = asyncio.get_running_loop().create_future()
-        try:
-            return await self._ask(request, attempt, retries)
-        finally:
-            first.set_result(None)
+        return await self._ask(request, attempt, retries)
 
     async def _ask(self, request: Request, attempt: Attempt, retries: int) -> Response:
         if not self.possible:
@@ -114,8 +114,7 @@ class Scoring:
             raise Unsaid(f"no label is likely to be what the reply begins with: {token.token!r}", response.usage)
         self._misses = 0
         self.possible = self.sure = True
-        best = max(found, key=found.__getitem__)
-        data = DataPart(value={name: best}, probabilities={name: found}, method="candidate_sequence_likelihood")
+        data = verdict_part(name, found, "candidate_sequence_likelihood")
         return replace(response, message=Message.assistant(data), finish_reason="stop", logprobs=None)
 
     async def _first_token(self, request: Request, attempt: Attempt, retries: int) -> Response:
@@ -158,6 +157,12 @@ def asked_labels(request: Request) -> tuple[str, list[str]]:
     schema: Any = (request.config.response_format or {}).get("schema", {})
     declared = [(name, field.get("enum") or []) for name, field in schema.get("properties", {}).items()]
     return declared[0] if len(declared) == 1 else ("", [])
+
+
+def verdict_part(name: str, probabilities: dict[str, float], method: Any) -> DataPart:
+    """What a response says of a choice: the likeliest label, and the probability of each."""
+    best = max(probabilities, key=probabilities.__getitem__)
+    return DataPart(value={name: best}, probabilities={name: probabilities}, method=method)
 
 
 def label_probabilities(listed: Iterable[tuple[str, float]], labels: list[str]) -> dict[str, float] | None:

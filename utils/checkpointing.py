@@ -38,19 +38,13 @@ class Resumable(Protocol):
         ...
 
 
-def run_to_end(training: Resumable, every: float | None = None) -> None:
-    """Do what is left of a training.
-
-    Args:
-        training: It goes on from its last checkpoint.
-        every: Seconds between checkpoints, `SAVE_SECONDS` if None. 0 writes one after each piece of work, the last
-            one included.
-    """
+def run_to_end(training: Resumable) -> None:
+    """Do what is left of a training, from its last checkpoint on."""
     training.restore()
     saved = time.monotonic()
     while not training.over:
         training.advance()
-        if time.monotonic() - saved >= (SAVE_SECONDS if every is None else every):
+        if time.monotonic() - saved >= SAVE_SECONDS:
             training.save()
             saved = time.monotonic()
 

@@ -1,37 +1,10 @@
 """A finetuning run from its last checkpoint to its end, with a bar."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from raisf.lm.finetune.training import FinetuneRun
-from raisf.utils.checkpointing import SAVE_SECONDS, run_to_end
+from raisf.utils.checkpointing import SAVE_SECONDS
 from raisf.utils.progress import ProgressBars
-
-
-@dataclass(frozen=True)
-class _Finetuning:
-    """A run and where its checkpoint is: a `raisf.utils.checkpointing.Resumable`."""
-
-    run: FinetuneRun
-    checkpoint: Path
-    identity: str
-    show: Callable[[], None]
-
-    @property
-    def over(self) -> bool:
-        return self.run.over
-
-    def restore(self) -> None:
-        self.run.restore(self.checkpoint, self.identity)
-        self.show()
-
-    def advance(self) -> None:
-        self.run.epoch(self.show, SAVE_SECONDS)
-
-    def save(self) -> None:
-        self.run.save(self.checkpoint, self.identity)
-        self.show()
 
 
 def finish(run: FinetuneRun, checkpoint: Path, identity: str, name: str, progress: bool) -> None:
@@ -45,6 +18,11 @@ def finish(run: FinetuneRun, checkpoint: Path, identity: str, name: str, progres
             score = f"validation: loss {point['loss']:.3f}, exact {point['exact']:.1%}" if point else ""
             bars.update(task, completed=run.steps, score=score)
 
-        run_to_end(_Finetuning(run, checkpoint, identity, show), every=0)
+        run.restore(checkpoint, identity)
+        show()
+        while not run.over:
+            run.epoch(show, SAVE_SECONDS)
+            run.save(checkpoint, identity)
+            show()
         if run.steps < epochs * run.batches:
             bars.end(task, f"stopped early, after {len(run.curve) - 1} of {epochs} epochs")

@@ -46,7 +46,6 @@ def share_out(
         )
     job = checkpoint.with_suffix(".json")
     job.parent.mkdir(parents=True, exist_ok=True)
-    parts = {"train": train, "validation": validation}
     write_json(
         job,
         {
@@ -57,7 +56,8 @@ def share_out(
             "identity": identity,
             "name": name,
             "progress": progress,
-            **{part: [asdict(row) for row in rows] for part, rows in parts.items()},
+            "train": [asdict(row) for row in train],
+            "validation": [asdict(row) for row in validation],
         },
     )
     threads = max(1, torch.get_num_threads() // training.processes)

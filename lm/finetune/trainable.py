@@ -73,18 +73,14 @@ def check_adaptable(lm: LocalLM, rank: int, layers: int | None = None) -> None:
     }
     wrong = {name: layer for name, layer in adapted.items() if type(layer.get_base_layer()) is not torch.nn.Linear}
     if not wrong and not lm.base_engine.model.config.is_encoder_decoder:
-        hooks = [
+        for name, layer in adapted.items():
             layer.register_forward_pre_hook(
                 lambda layer, inputs, name=name: wrong.update({name: layer} if inputs[0].ndim != 3 else {})
             )
-            for name, layer in adapted.items()
-        ]
         base: Any = lm.base_engine.model
         half = torch.autocast(base.device.type, torch.bfloat16, enabled=base.dtype is torch.bfloat16)
         with torch.inference_mode(), half:
             model(input_ids=torch.zeros(2, 3, dtype=torch.long, device=base.device))
-        for hook in hooks:
-            hook.remove()
     if wrong:
         name, layer = next(iter(wrong.items()))
         kind, place = type(layer.get_base_layer()).__name__, name.removeprefix("base_model.model.")
@@ -126,7 +122,6 @@ def write(model: Any, lm: LocalLM, method: Method, folder: Path) -> None:
         return
     base = lm.base_engine
     model.to(base.model.dtype).save_pretrained(folder)
-    words = ("vocab.*", "merges.txt", "*token*.json")  # of a tokenizer in several files
-    for pattern in ("tokenizer*", "*.jinja", "spiece.model", *words):
+    for pattern in ("tokenizer*", "*.jinja", "spiece.model", "vocab.*", "merges.txt", "*token*.json"):
         for path in base.folder.glob(pattern):
             shutil.copy(path, folder)

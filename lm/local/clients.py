@@ -22,8 +22,8 @@ from dspy.lm15 import (
 )
 
 from raisf.lm.local.engine import InferenceEngine
-from raisf.lm.transport import late, seconds_left
-from raisf.lm.verdicts import asked_labels
+from raisf.lm.transport import in_time, late, seconds_left
+from raisf.lm.verdicts import asked_labels, verdict_part
 
 StreamEvent = StreamStartEvent | StreamDeltaEvent | StreamEndEvent
 
@@ -50,8 +50,12 @@ class EngineClient:
         return self
 
     def complete(self, request: Request) -> Response:
-        """Answer a request, together with those that other threads make at the same time, of whatever adapter."""
-        return self.base.complete(request, self.lora, self.probe)
+        """Answer a request, together with those that other threads make at the same time, of whatever adapter.
+
+        Raises:
+            LateError: It takes longer than this context allows (`raisf.lm.transport.until`).
+        """
+        return in_time(self.submit(request))  # who waits no more frees the row
 
     def stream(self, request: Request) -> Iterator[StreamEvent]:
         """Answer a request token by token; it is batched with others all the same. It ends in time, as `complete`."""
@@ -93,8 +97,7 @@ class Recorder:
         content: DataPart | str = ""
         name, labels = asked_labels(request)
         if labels:
-            even = {name: dict.fromkeys(labels, 1 / len(labels))}
-            content = DataPart(value={name: labels[0]}, probabilities=even, method="provider_classification")
+            content = verdict_part(name, dict.fromkeys(labels, 1 / len(labels)), "provider_classification")
         return Response(
             id=None, model=request.model, message=Message.assistant(content), finish_reason="stop", usage=Usage()
         )

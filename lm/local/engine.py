@@ -112,15 +112,9 @@ class InferenceEngine:
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.name, weights_hash(self.folder), self.precision)
 
-    def complete(
-        self, request: Request, lora: tuple[Path, str] | None = None, probe: tuple[Path, str] | None = None
-    ) -> Response:
-        """Answer a request, together with those that other threads make at the same time; see `submit`.
-
-        Raises:
-            LateError: It takes longer than this context allows (`raisf.lm.transport.until`).
-        """
-        return in_time(self.submit(request, lora, None, probe))  # who waits no more frees the row
+    def complete(self, request: Request) -> Response:
+        """The base's answer to a request; see `EngineClient.complete`."""
+        return in_time(self.submit(request))
 
     def submit(
         self,

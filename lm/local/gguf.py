@@ -24,7 +24,7 @@ from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError, in_short
 from raisf.utils.files import atomic_folder, check_file, read_json, sha256_of_large, write_json
 from raisf.utils.leftovers import alone
-from raisf.utils.model_loading import ONE_AT_A_TIME
+from raisf.utils.model_loading import ONE_AT_A_TIME, without_bars
 
 MAGIC = b"GGUF"
 SOURCE = "gguf.json"  # what a converted folder was made from
@@ -232,15 +232,12 @@ def _read(path: Path) -> tuple[Any, Any]:
 
     with ONE_AT_A_TIME:
         from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-        from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
-    bar = is_progress_bar_enabled()
-    disable_progress_bar()
     where: Any = {"gguf_file": path.name, "local_files_only": True}
     try:
         # It draws the bar of its converting past the setting above: good on a terminal, noise in a file.
         quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
-        with ONE_AT_A_TIME, quiet, tempfile.TemporaryDirectory() as alone:
+        with ONE_AT_A_TIME, without_bars(), quiet, tempfile.TemporaryDirectory() as alone:
             # By itself: transformers prefers a tokenizer.json beside a file, whosever it is, to what the file says.
             Path(alone, path.name).symlink_to(path.resolve())
             both: Any = AutoModelForCausalLM.from_pretrained(
@@ -255,9 +252,6 @@ def _read(path: Path) -> tuple[Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(alone, trust_remote_code=False, **where)
     except Exception as error:  # a damaged file makes transformers raise what it likes, OSError too
         raise unreadable(path, error, ", or give the model as a folder of safetensors") from error
-    finally:
-        if bar:
-            enable_progress_bar()
     check_weights(model, info, path)
     return model, tokenizer
 

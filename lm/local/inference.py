@@ -17,7 +17,7 @@ from raisf.lm.local.soundness import check_tokenizer, check_weights, unreadable
 from raisf.lm.local.token_tree import pack
 from raisf.lm.local.tokenization import Text, TokenizedRow
 from raisf.lm.local.weights import Precision
-from raisf.utils.model_loading import ONE_AT_A_TIME
+from raisf.utils.model_loading import ONE_AT_A_TIME, without_bars
 
 if TYPE_CHECKING:
     import torch
@@ -61,15 +61,12 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
 
     with ONE_AT_A_TIME:
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
-        from transformers.utils import logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    bar = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        with ONE_AT_A_TIME:
+        with ONE_AT_A_TIME, without_bars():
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             # Torch's own attention cannot cap its scores, as Gemma 2 does.
             attention = "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
@@ -86,9 +83,6 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
         raise
     except Exception as error:  # a damaged folder makes transformers raise what it likes
         raise unreadable(folder, error) from error
-    finally:
-        if bar:
-            logging.enable_progress_bar()
     model, loaded = both
     check_weights(model, loaded, folder)
     check_tokenizer(tokenizer, model, folder)

@@ -161,19 +161,16 @@ def job_of(
 
 def _score_labels(job: Job, text: Text, prompt: str, labels: Sequence[str], special: bool) -> int:
     """Lets a job score labels after its prompt; gives the tokens of the longest of both together."""
-    read = _labels_read(text, prompt, labels, special, job.prompt)
+
+    def ended(end: object) -> dict[str, tuple[list[int], int]]:
+        return {label: text.completed(prompt, f" {label}{end}", special, job.prompt) for label in labels}
+
+    read = ended("")
     if _begin_alike([tokens for tokens, _ in read.values()]):  # else the shorter would always be as likely
-        end = (*job.request.config.stop, text.tokenizer.eos_token or "\n")[0]
-        read = _labels_read(text, prompt, labels, special, job.prompt, str(end))
+        read = ended((*job.request.config.stop, text.tokenizer.eos_token or "\n")[0])
     job.labels = {label: tokens for label, (tokens, _) in read.items()}
     job.start = min(start for _, start in read.values())
     return max(len(tokens) for tokens in job.labels.values())
-
-
-def _labels_read(
-    text: Text, prompt: str, labels: Sequence[str], special: bool, before: list[int], end: str = ""
-) -> dict[str, tuple[list[int], int]]:
-    return {label: text.completed(prompt, f" {label}{end}", special, before) for label in labels}
 
 
 def _begin_alike(read: Sequence[list[int]]) -> bool:

@@ -151,7 +151,7 @@ class LocalLM(dspy.LM):
 
     def _fields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
         try:
-            return adapter.ask(self, options, call.signature, call.demos, call.inputs, call.markers)
+            return adapter.ask(self, options, call)
         except AdapterParseError as error:
             if (rest := rest_of(adapter, error)) is None:
                 raise
@@ -159,7 +159,7 @@ class LocalLM(dspy.LM):
 
     async def _afields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
         try:
-            return await adapter.aask(self, options, call.signature, call.demos, call.inputs, call.markers)
+            return await adapter.aask(self, options, call)
         except AdapterParseError as error:
             if (rest := rest_of(adapter, error)) is None:
                 raise

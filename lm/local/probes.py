@@ -107,8 +107,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: There is no probe, or it is damaged.
     """
-    if not (folder / PROBE).is_file() or not (folder / STATES).is_file():
-        raise InputError(f"no probe at {folder}: expected {PROBE} and {STATES}, as raisf compile --how probe saves it")
+    _check_there(folder)
     told = read_json(folder / PROBE)
     if not isinstance(told, dict):
         raise _damaged(folder, f"{PROBE} says other things")
@@ -134,9 +133,13 @@ def probe_hash(folder: Path) -> str:
     Raises:
         InputError: There is none.
     """
-    if not (folder / PROBE).is_file() or not (folder / STATES).is_file():
-        read_report(folder)
+    _check_there(folder)
     return hash_of_files(folder, PROBE, STATES)
+
+
+def _check_there(folder: Path) -> None:
+    if not (folder / PROBE).is_file() or not (folder / STATES).is_file():
+        raise InputError(f"no probe at {folder}: expected {PROBE} and {STATES}, as raisf compile --how probe saves it")
 
 
 class Probes:

@@ -10,6 +10,7 @@ from dspy.lm15 import DataPart
 from raisf.lm.local import inference
 from raisf.lm.local.jobs import Job
 from raisf.lm.local.multi_lora import Loras
+from raisf.lm.verdicts import verdict_part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,23 +44,18 @@ def answers(
     row = 0
     for job in batch:
         if job.probe is not None:
-            yield job, _verdict(job.name, job.probe.probabilities(states[row][0]), "provider_classification"), 0
+            yield job, verdict_part(job.name, job.probe.probabilities(states[row][0]), "provider_classification"), 0
         elif job.layers:
             yield job, states[row], 0
         else:
             found = normalise(dict(zip(job.labels, logprobs[row:], strict=False)))
             written = len(job.labels[max(found, key=found.__getitem__)]) - job.start
-            yield job, _verdict(job.name, found, "candidate_sequence_likelihood"), written
+            yield job, verdict_part(job.name, found, "candidate_sequence_likelihood"), written
         row += len(_sequences(job))
 
 
 def _sequences(job: Job) -> list[list[int]]:
     return list(job.labels.values()) or [job.prompt]
-
-
-def _verdict(name: str, probabilities: dict[str, float], method: Any) -> DataPart:
-    best = max(probabilities, key=probabilities.__getitem__)
-    return DataPart(value={name: best}, probabilities={name: probabilities}, method=method)
 
 
 def normalise(logprobs: dict[str, float]) -> dict[str, float]:

@@ -5,7 +5,7 @@ import multiprocessing
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raisf.lm.pocket.build import BEGIN, END, PAD
+from raisf.lm.pocket.build import BEGIN, END
 from raisf.lm.pocket.lessons import lessons
 from raisf.lm.pocket.sampler import Lesson, LessonSampler
 from raisf.utils.errors import RaisfError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     import torch
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 # Tokens a step, padding included. Few sequences a step cost more overhead, many learn less from each token.
@@ -31,14 +32,13 @@ MaskedTokens = tuple[list[int], list[bool]]
 Batch = tuple["torch.Tensor", "torch.Tensor"]
 
 
-def encode(tokenizer: "PreTrainedTokenizerFast", lesson: Lesson, last_only: bool = False) -> MaskedTokens:
+def encode(tokenizer: "Tokenizer", lesson: Lesson, last_only: bool = False) -> MaskedTokens:
     """A lesson as token ids, and which of them are answers (only the last pair's if `last_only`)."""
-    plain = tokenizer.backend_tokenizer
-    begin, end = (plain.encode(mark, add_special_tokens=False).ids for mark in (BEGIN, END))
+    begin, end = (tokenizer.encode(mark, add_special_tokens=False).ids for mark in (BEGIN, END))
     ids, answers = list(begin), [False]
     for number, (prompt, completion) in enumerate(lesson):
-        before = plain.encode("\n" * (number > 0) + prompt, add_special_tokens=False).ids
-        after = [*plain.encode(completion, add_special_tokens=False).ids, *end]
+        before = tokenizer.encode("\n" * (number > 0) + prompt, add_special_tokens=False).ids
+        after = [*tokenizer.encode(completion, add_special_tokens=False).ids, *end]
         counts = not last_only or number == len(lesson) - 1
         ids += before + after
         answers += [False] * len(before) + [counts] * len(after)
@@ -161,11 +161,8 @@ def _teach(
 ) -> None:
     """Sends chunks of batches of lessons of similar length until `tokens` were made; then None."""
     from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
 
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(tokenizer_text), pad_token=PAD, bos_token=BEGIN, eos_token=END
-    )
+    tokenizer = Tokenizer.from_str(tokenizer_text)
     sampler = LessonSampler(seed, regions)
     with contextlib.suppress(BrokenPipeError):  # nobody is left to read them, as after a kill
         while made < tokens:

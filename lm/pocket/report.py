@@ -51,7 +51,7 @@ def report(
     of = exam(n, regions)
     for name in JUDGING if model.config.is_encoder_decoder else of:
         tests = of[name]
-        rows = [encode(tokenizer, lesson, last_only=True) for lesson in tests]
+        rows = [encode(tokenizer.backend_tokenizer, lesson, last_only=True) for lesson in tests]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
         right, positive = [False] * n, [0.0] * n
         words = _judges_words(tokenizer, tests) if name.startswith("judge") else None
@@ -89,28 +89,34 @@ def exam(n: int, regions: int = HOME_REGIONS) -> dict[str, list[Lesson]]:
     sampler = LessonSampler("exam", regions)
     sampler.training = [home for home in sampler.home if SPLITS[home.number % len(SPLITS)] != "train"] or sampler.home
 
-    def tests(maker: Callable[[LessonSampler], PromptCompletion], pairs: int = 1) -> list[Lesson]:
+    def tests(
+        maker: Callable[[LessonSampler], PromptCompletion],
+        pairs: int = 1,
+        wanted: Callable[[PromptCompletion], bool] = lambda _: True,
+    ) -> list[Lesson]:
         made = []
         for _ in range(n):
             sampler.refresh()
             sampler.strict, sampler.truthful, sampler.words, sampler.swapped = True, True, None, False
-            made.append([maker(sampler) for _ in range(pairs)])
+            while not wanted((lesson := [maker(sampler) for _ in range(pairs)])[-1]):
+                sampler.refresh()
+            made.append(lesson)
         return made
 
     return {
         "recall, taught facts": tests(on.recall),
         "recall, untaught facts": tests(_untaught),
-        "read, one passage": tests(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 1)),
-        "read, five passages": tests(lambda s: _until(s, on.read, lambda p: p[0].count("\npassage: ") == 5)),
+        "read, one passage": tests(on.read, wanted=lambda made: made[0].count("\npassage: ") == 1),
+        "read, five passages": tests(on.read, wanted=lambda made: made[0].count("\npassage: ") == 5),
         "read, several hops": tests(on.read_on),
         "judge relevance": tests(on.judge_passage),
         f"judge relevance, {EXAMPLES} examples": tests(on.judge_passage, EXAMPLES + 1),
         "judge knowledge": tests(on.judge_self),
         f"judge knowledge, {EXAMPLES} examples": tests(on.judge_self, EXAMPLES + 1),
         "decompose": tests(on.decompose),
-        "compose, bridge": tests(lambda s: _until(s, on.compose, lambda p: _composed(p) == "chained")),
-        "compose, comparison": tests(lambda s: _until(s, on.compose, lambda p: _composed(p) == "comparison")),
-        "compose, yes/no": tests(lambda s: _until(s, on.compose, lambda p: _composed(p) == "yesno")),
+        "compose, bridge": tests(on.compose, wanted=lambda made: _composed(made) == "chained"),
+        "compose, comparison": tests(on.compose, wanted=lambda made: _composed(made) == "comparison"),
+        "compose, yes/no": tests(on.compose, wanted=lambda made: _composed(made) == "yesno"),
         "reason, known facts": tests(_known_reasoning),
         "reason from passages": tests(on.reason_from_passages),
         "next thought": tests(on.think_on),
@@ -140,16 +146,6 @@ def draw_curves(manifest: dict[str, Any], path: Path) -> None:
     right.set(xlabel="million tokens", ylabel="share right", ylim=(-0.02, 1.02))
     right.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=110)
-
-
-def _until(
-    sampler: LessonSampler,
-    maker: Callable[[LessonSampler], PromptCompletion],
-    wanted: Callable[[PromptCompletion], bool],
-) -> PromptCompletion:
-    while not wanted(made := maker(sampler)):
-        sampler.refresh()
-    return made
 
 
 def _composed(made: PromptCompletion) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders import colbert_shims
 from raisf.utils.kept import Kept
-from raisf.utils.model_loading import ONE_AT_A_TIME
+from raisf.utils.model_loading import ONE_AT_A_TIME, without_bars
 
 if TYPE_CHECKING:
     import torch
@@ -123,19 +123,12 @@ def load_colbert(path: Path, kind: type, **options: Any) -> Any:
         **options: The constructor's others.
     """
     from colbert.infra import ColBERTConfig
-    from transformers.utils import logging
 
     config = ColBERTConfig(checkpoint=str(path))
     config.configure(model_name=None)  # the checkpoint's own names the model it grew from, and that would be fetched
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with ONE_AT_A_TIME, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return kind(str(path), colbert_config=config, **options)
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+    with ONE_AT_A_TIME, without_bars(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(str(path), colbert_config=config, **options)
 
 
 def fastest_precision() -> str:

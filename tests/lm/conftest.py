@@ -1,6 +1,7 @@
 """A real Llama and a real T5 with random weights, small enough to be made for a test session, also as a GGUF file."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import dspy
 import numpy as np
 import pytest
 import torch
-from dspy.lm15 import Config, DataPart, Message, Request, choice, judgments
+from dspy.lm15 import Config, DataPart, Message, Request, Response, choice, judgments
 from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
@@ -156,6 +157,18 @@ def generated(question: str) -> Request:
 
 def probabilities(response: Any) -> dict[str, float]:
     return response.message.first(DataPart).probabilities["verdict"]
+
+
+def answered_alone_as_together(asked: Sequence[tuple[Any, Request]]) -> list[Response]:
+    """What engines answer to requests one by one, which is what they answer to sixteen threads at once."""
+    alone = [engine.complete(request) for engine, request in asked]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda pair: pair[0].complete(pair[1]), asked))
+    for one, other in zip(alone, together, strict=True):
+        assert one.text == other.text
+        if one.text is None:
+            assert probabilities(one) == pytest.approx(probabilities(other), abs=1e-5)
+    return alone
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """If these failed, a judge would be trained on other text than it meets, or answer with another judge's weights."""
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,11 @@ from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, Blend, lora_hash
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
-from tests.lm.conftest import ask, generated, probabilities, scored
+from tests.lm.conftest import answered_alone_as_together, ask, generated, probabilities, scored
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 QUICK = Training(epochs=3, batch_size=4, rank=4, learning_rate=2e-2)
@@ -97,13 +96,7 @@ def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, knows
     asked = [
         (engine, make(f"Who founded {name}?")) for name in NAMES for engine in engines for make in (scored, generated)
     ]
-    alone = [engine.complete(request) for engine, request in asked]
-    with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda pair: pair[0].complete(pair[1]), asked))
-    for one, other in zip(alone, together, strict=True):
-        assert one.text == other.text
-        if one.text is None:
-            assert probabilities(one) == pytest.approx(probabilities(other), abs=1e-5)
+    alone = answered_alone_as_together(asked)
     verdicts = [probabilities(response)["know"] for response in alone[:6:2]]
     assert len({round(verdict, 4) for verdict in verdicts}) == 3
 
@@ -303,14 +296,19 @@ def test_two_adapters_never_share_a_cached_answer(lm: LocalLM, knows: Path, deni
     assert first != pytest.approx(second, abs=1e-3)
 
 
+def under_way(lm: LocalLM, adapter: Path) -> Blend:
+    """A batch with an adapter, as the engine's thread computes it."""
+    ask(lm.with_weights(adapter))
+    loras = lm.base_engine.loras
+    blend = loras.blend([*loras._slots.values()])
+    assert blend is not None
+    return blend
+
+
 @pytest.mark.parametrize("method", ["lora", "full"])
 def test_what_is_trained_is_the_base_without_what_others_ask_of_it(lm: LocalLM, denies: Path, method: Any) -> None:
     """The engine's thread hangs the adapters of a batch into the very modules that are copied."""
-    ask(lm.with_weights(denies))
-    loras = lm.base_engine.loras
-    blend = loras.blend([slot for slot in loras._slots.values()])
-    assert blend is not None
-    with blend:
+    with under_way(lm, denies):
         made = trainable(lm, method, 4)
     assert not [module for module in made.modules() if module._forward_hooks]
 
@@ -319,11 +317,7 @@ def test_likelihoods_are_the_bases_whatever_is_asked_of_it_meanwhile(lm: LocalLM
     """LSR weighs passages by them; beside a judge's adapter in another thread they were the adapter's."""
     prompt, answer = "question: Who founded Ulm?\nverdict:", " unknown"
     alone = lm.logprob(prompt, answer)
-    ask(lm.with_weights(denies))
-    loras = lm.base_engine.loras
-    blend = loras.blend([slot for slot in loras._slots.values()])
-    assert blend is not None
-    with blend:
+    with under_way(lm, denies):
         assert lm.logprob(prompt, answer) == pytest.approx(alone)
 
 

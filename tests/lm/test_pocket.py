@@ -173,7 +173,7 @@ def test_what_is_trained_is_what_transformers_computes(size: str) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(pocket.path())
     sampler = LessonSampler("loss")
     makers = (lessons.copy, lessons.recall, lessons.judge_passage, lessons.judge_self, lessons.decompose)
-    rows = [encode(tokenizer, [maker(sampler)]) for maker in makers for _ in range(2)]
+    rows = [encode(tokenizer.backend_tokenizer, [maker(sampler)]) for maker in makers for _ in range(2)]
     model: Any = build_model(size, 0)
     losses, count = 0.0, 0.0
     for ids, answer in rows:

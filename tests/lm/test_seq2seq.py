@@ -1,6 +1,5 @@
 """If these failed, a T5 judge would give other verdicts than the T5 does, or learn another answer than it is asked."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
-from tests.lm.conftest import ask, generated, probabilities, scored
+from tests.lm.conftest import answered_alone_as_together, ask, generated, probabilities, scored
 
 NAMES = ("Velmora", "Kastrel", "Tisdel", "Belrin", "Oran", "Sirfer", "Nedes", "Kobel")
 SHORT = Training(epochs=2, batch_size=4, rank=4, learning_rate=1e-2)
@@ -92,13 +91,7 @@ def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, train
         for engine in engines
         for make in (scored, generated)
     ]
-    alone = [engine.complete(request) for engine, request in asked]
-    with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda pair: pair[0].complete(pair[1]), asked))
-    for one, other in zip(alone, together, strict=True):
-        assert one.text == other.text
-        if one.text is None:
-            assert probabilities(one) == pytest.approx(probabilities(other), abs=1e-5)
+    alone = answered_alone_as_together(asked)
     base, tuned = probabilities(alone[0])["know"], probabilities(alone[2])["know"]
     assert abs(base - tuned) > 0.05
 

@@ -43,14 +43,20 @@ def counting(folder: Path, settings: int = 1, **options: Any) -> Counting:
     return Counting(Unfinished(folder / "out", {"seed": settings}), **options)
 
 
+@pytest.fixture
+def saving_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointing, "SAVE_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("saving_always")
 def test_a_stopped_training_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
     whole = counting(tmp_path / "whole")
     run_to_end(whole)
     stopped = counting(tmp_path, stopped_before=6)
     with pytest.raises(KeyboardInterrupt):
-        run_to_end(stopped, every=0)
+        run_to_end(stopped)
     resumed = counting(tmp_path)
-    run_to_end(resumed, every=0)
+    run_to_end(resumed)
     assert (stopped.steps, resumed.steps) == (6, 4)
     assert resumed.at == whole.at
     resumed.unfinished.remove()
@@ -72,16 +78,16 @@ def test_a_checkpoint_that_was_just_being_replaced_when_its_process_was_killed_i
 def test_checkpoints_are_as_far_apart_as_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(1000))
     monkeypatch.setattr(checkpointing.time, "monotonic", lambda: next(seconds))
-    often, rarely, by_default = (counting(tmp_path / name) for name in "abc")
-    run_to_end(often, every=0)
-    run_to_end(rarely, every=5)
-    run_to_end(by_default)
-    assert often.saves == 10
-    assert rarely.saves == 2
-    assert by_default.saves == 0  # two minutes
+    saves = []
+    for between in (0, 5, checkpointing.SAVE_SECONDS):
+        monkeypatch.setattr(checkpointing, "SAVE_SECONDS", between)
+        run_to_end(training := counting(tmp_path / str(between)))
+        saves.append(training.saves)
+    assert saves == [10, 2, 0]
 
 
+@pytest.mark.usefixtures("saving_always")
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
-    run_to_end(counting(tmp_path), every=0)
+    run_to_end(counting(tmp_path))
     with pytest.raises(InputError, match="unfinished training with other settings: give the same, or delete"):
         run_to_end(counting(tmp_path, settings=2))
