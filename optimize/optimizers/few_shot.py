@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import dspy
 
-from raisf.evaluation.examples import check_answered
 from raisf.lm.connect import connect
 from raisf.optimize.adapters import trained_folder
 from raisf.optimize.bootstrapping import bootstrap_demos
@@ -18,12 +17,12 @@ from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import (
-    FROM_GOLD,
     GIVEN,
     ZERO_SHOT,
     Metric,
     Selection,
     answer_exact_match,
+    check_gold,
     metric_name,
 )
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
@@ -146,9 +145,7 @@ class Prompting(Optimizer):
                 f"{self.name} needs the package {self.package}, which is not installed: pip install {self.package}, or "
                 "the extra 'optimizers' of this project; or take another optimizer, such as random"
             )
-        if self.metric in FROM_GOLD:
-            check_answered(trainset, "training")
-            check_answered(valset, "validation")
+        check_gold(self.metric, trainset, valset)
         passed_over = ("work", "progress", "threads", "metric", "reflection_lm", "judge_rows")
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}
         return [self.name, own] + ([self.judge_rows.identity()] if self.judge_rows else [])

@@ -18,14 +18,8 @@ from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.judges.weighed import draw_evenly
 from raisf.optimize.optimizers.base import Compilation, Examples
 from raisf.optimize.optimizers.row_writer import RowWriter
-from raisf.optimize.optimizers.training_rows import (
-    MAX_VALIDATION,
-    SPLITS,
-    JudgeTraining,
-    Source,
-    chosen_predictors,
-    local_base,
-)
+from raisf.optimize.optimizers.selection import check_gold
+from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -63,7 +57,7 @@ class FinetuneJudges(JudgeTraining):
     how = "weights"
 
     def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        self._check_answered(trainset, valset)
+        check_gold(self.metric, trainset, valset)
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)
@@ -90,9 +84,7 @@ class FinetuneJudges(JudgeTraining):
         rng = random.Random(training.seed)
         sources = self._sources(task, list(bases), rng)
         missing = self._without_rows(program, sources, bases)
-        made = {
-            name: _Made(program, name, bases[name], sources, self.rows, rng) for name in bases if name not in missing
-        }
+        made = {name: _Made(program, name, lm, sources, rng) for name, lm in bases.items() if name not in missing}
         compiled: Any = copy_of(program)
         ours = dict(compiled.named_predictors())
         reports = {}
@@ -124,15 +116,7 @@ class FinetuneJudges(JudgeTraining):
 class _Made:
     """A predictor's training and validation rows as text, and the count of what was dropped on the way."""
 
-    def __init__(
-        self,
-        program: dspy.Module,
-        name: str,
-        lm: LocalLM,
-        sources: list[Source],
-        n: int,
-        rng: random.Random,
-    ):
+    def __init__(self, program: dspy.Module, name: str, lm: LocalLM, sources: list[Source], rng: random.Random):
         predictor: Any = dict(program.named_predictors())[name]
         writer = RowWriter(program, name, lm)
         self.adapter: Any = writer.adapter
@@ -140,13 +124,13 @@ class _Made:
         self.parts: list[list[TrainingRow]] = []
         self.counts: dict[str, dict[str, int]] = {}
         verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(predictor.signature) or [""])[0]
-        for split, source, most in zip(SPLITS, sources, (n, MAX_VALIDATION), strict=True):
+        for source in sources:
             found = source.rows_of(name)
-            drawn = draw_evenly(found, verdict, most, rng)
+            drawn = draw_evenly(found, verdict, source.most, rng)
             counts = Counter(str(row.get(verdict, "")) for row in drawn)
             if verdict and len(counts) < 2:
                 raise InputError(
-                    f"{name!r} needs {split} rows of more than one {verdict}, found {len(found)} of "
+                    f"{name!r} needs {source.split} rows of more than one {verdict}, found {len(found)} of "
                     f"{next(iter(counts))!r} alone: give questions of several sorts"
                 )
             weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
@@ -157,4 +141,4 @@ class _Made:
             texts = list(zip(map(writer.messages, drawn), counted, strict=True))
             self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
             self.dropped += sum(text is None for text, _ in texts)
-            self.counts[split] = dict(counts) if verdict else {"rows": len(drawn)}
+            self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}

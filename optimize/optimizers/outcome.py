@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import dspy
 
-from raisf.evaluation.examples import check_answered, gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.identity import digest
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
@@ -27,7 +27,7 @@ from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
-from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, answer_exact_match, check_prices
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold, check_prices
 from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, check_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -117,9 +117,7 @@ class OutcomeJudges(Optimizer):
 
     def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
-        if self.metric in FROM_GOLD:
-            check_answered(trainset, "training")
-            check_answered(valset, "validation")
+        check_gold(self.metric, trainset, valset)
         settings = self.training.told() if self.training else None
         own = [self.by, self.call_price, self.search_price, self.rows, self.labels, self.seed, settings]
         return [*own, self._learner()._settings(student, trainset, valset)]
