@@ -46,6 +46,17 @@ class Traced:
         """Runs that the metric passed."""
         return self.runs - self.failed - self.wrong
 
+    def add(self, later: "Traced") -> None:
+        """Adds what came of more runs."""
+        for name, steps in later.of.items():
+            self.of.setdefault(name, []).extend(steps)
+        self.asked |= later.asked
+        self.runs += later.runs
+        self.failed += later.failed
+        self.wrong += later.wrong
+        self.broken += later.broken
+        self.error = later.error or self.error
+
 
 class _Run(TypedDict):
     """Whether a run was right, and its steps: each predictor's name, and of a right one its inputs and outputs."""
@@ -103,10 +114,14 @@ def traced_rows(
         )
     ended = [run for run in runs if run is not None]
     right = [run for run in ended if run["right"]]
-    asked = {step[0] for run in ended for step in run["steps"]}
-    failed, wrong = len(runs) - len(ended), len(ended) - len(right)
-    traced = Traced(asked=asked, runs=len(runs), failed=failed, wrong=wrong)
-    traced.broken, traced.error = patience.failed, patience.error
+    traced = Traced(
+        asked={step[0] for run in ended for step in run["steps"]},
+        runs=len(runs),
+        failed=len(runs) - len(ended),
+        wrong=len(ended) - len(right),
+        broken=patience.failed,
+        error=patience.error,
+    )
     seen = set[tuple[str, str]]()
     for predictor, inputs, outputs in (step for run in right for step in run["steps"]):
         step = dspy.Example({**inputs, **outputs})

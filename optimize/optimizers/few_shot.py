@@ -44,22 +44,18 @@ class Draws:
 
     Attributes:
         task: The compilation.
-        metric: At 1 lets a run demonstrate.
-        seed: Of every draw.
+        options: The optimizer.
         sample: The training questions that the judges' rows come from.
         rows: The judges' rows.
         proposed: By predictor's name, how many instructions were proposed for it.
-        threads: Questions asked at a time.
         failed: Runs that ended in an error.
     """
 
     task: Compilation
-    metric: Metric
-    seed: int
+    options: "Prompting"
     sample: Examples
-    rows: Rows = field(default_factory=Rows)
+    rows: Rows
     proposed: dict[str, int] = field(default_factory=dict)
-    threads: int = 8
     failed: int = 0
 
     def labeled(self, n: int, rng: Random) -> dspy.Module:
@@ -74,9 +70,9 @@ class Draws:
             n,
             rng,
             self.task.trainset,
-            self.metric,
+            self.options.metric,
             self.task.teacher,
-            threads=self.threads,
+            threads=self.options.threads,
             journal=self.task.journal,
             name=f"runs of {name}",
             must_run=not self.task.valset,
@@ -84,10 +80,10 @@ class Draws:
         self.failed += failed
         return drawn
 
-    def numbered(self, number: int, most: int) -> tuple[str, Callable[[], dspy.Module]]:
+    def numbered(self, number: int) -> tuple[str, Callable[[], dspy.Module]]:
         """One of several draws of both kinds and of different sizes: its name, and how it is made."""
-        rng = Random(f"{self.seed}/{number}")
-        n = rng.randint(2, most)
+        rng = Random(f"{self.options.seed}/{number}")
+        n = rng.randint(2, self.options.demos)
         if number % 2 == 0:
             return f"labeled {number + 1}, up to {n}", lambda: self.labeled(n, rng)
         name = f"bootstrap {number + 1}, up to {n}"
@@ -155,14 +151,13 @@ class Prompting(Optimizer):
 
     def _compile(self, task: Compilation) -> Any:
         sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
-        draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
         taught = None
         with progress_bar(self.progress) as bar:
             labelling = bar.add_task("labelling", total=None, score="")
             if self.judge_rows is not None:
                 self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
                 taught, _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
-            draws.rows = collect_rows(
+            rows = collect_rows(
                 task.student,
                 sample,
                 labels=self.labels,
@@ -172,6 +167,7 @@ class Prompting(Optimizer):
                 taught=taught,
             )
             bar.remove_task(labelling)
+            draws = Draws(task, self, sample, rows)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
             if task.valset:
                 selection.score(GIVEN if _has_learnt(task.student) else ZERO_SHOT, task.student)
@@ -194,10 +190,10 @@ class Prompting(Optimizer):
             "chosen": selection.chosen or self.name,
             "failed": selection.patience.failed + draws.failed,
             "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
-            "rows": {name: len(found) for name, found in draws.rows.of.items()},
-            "missing": {name: str(why) for name, why in draws.rows.missing.items()},
+            "rows": {name: len(found) for name, found in rows.of.items()},
+            "missing": {name: str(why) for name, why in rows.missing.items()},
             **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
-            "unlabelled": draws.rows.unlabelled,
+            "unlabelled": rows.unlabelled,
             "proposed": draws.proposed,
         }
         return compiled
@@ -263,7 +259,7 @@ class RandomSearch(Prompting):
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         for number in range(self.candidates):
-            name, make = draws.numbered(number, self.demos)
+            name, make = draws.numbered(number)
             selection.score(name, with_prompts(draws.task.student, draws.kept(name, make)))
 
 

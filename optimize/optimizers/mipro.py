@@ -53,7 +53,7 @@ class MIPRO(Prompting):
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student, journal = draws.task.student, draws.task.journal
-        shown = [draws.kept(*draws.numbered(number, self.demos)) for number in range(self.candidates)]
+        shown = [draws.kept(*draws.numbered(number)) for number in range(self.candidates)]
         choices = [prompts_of(student), *shown]
         own = {name: prompts["instructions"] for name, prompts in choices[0].items()}
         reached = instructed(student)
