@@ -97,7 +97,8 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
             _copy(file, target / file.name, copied)
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
-        check_base_apart(lm if kind != "full" else None, name, artifact)
+        if kind != "full":
+            check_base_apart(lm, name, artifact)
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
@@ -132,9 +133,9 @@ def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifa
         check_base_apart(lm, name, artifact)
 
 
-def check_base_apart(lm: LocalLM | None, name: str, artifact: Path) -> None:
+def check_base_apart(lm: LocalLM, name: str, artifact: Path) -> None:
     """Raise InputError where the base of a predictor's weights, a whole model, lies in what an artifact replaces."""
-    if lm is not None and lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
+    if lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
         raise InputError(
             f"{artifact} holds the model that {name!r} was trained on, which would be replaced: give another folder"
         )
