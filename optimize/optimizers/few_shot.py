@@ -146,9 +146,6 @@ class Prompting(Optimizer):
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}
         return [self.name, own] + ([self.judge_rows.identity()] if self.judge_rows else [])
 
-    def _functions(self) -> list[Callable[..., Any]]:
-        return [self.metric]
-
     def _compile(self, task: Compilation) -> Any:
         sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
         taught = None

@@ -16,9 +16,8 @@ from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import judges
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.judges.weighed import draw_evenly
-from raisf.optimize.optimizers.base import Compilation, Examples
+from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.row_writer import RowWriter
-from raisf.optimize.optimizers.selection import check_gold
 from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -56,14 +55,11 @@ class FinetuneJudges(JudgeTraining):
 
     how = "weights"
 
-    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        check_gold(self.metric, trainset, valset)
+    def _told(self, student: dspy.Module) -> Any:
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)
-        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, training.told()] + (
-            [self.judge_rows.identity()] if self.judge_rows else []
-        )
+        return training.told()
 
     def _trained(self, names: set[str], program: dspy.Module) -> str:
         """What tables call it: the paper's "judges only", "all", or the predictors."""

@@ -20,10 +20,9 @@ from raisf.lm.local.probes import PROBE, Probe, read_probe, read_report
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.judges.weighed import draw_evenly
-from raisf.optimize.optimizers.base import Compilation, Examples
+from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.optimizers.row_writer import format_of
-from raisf.optimize.optimizers.selection import check_gold
 from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder
@@ -62,11 +61,9 @@ class ProbeJudges(JudgeTraining):
 
     how = "probe"
 
-    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        check_gold(self.metric, trainset, valset)
+    def _told(self, student: dspy.Module) -> Any:
         self.bases(student)
-        asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
-        return asked + ([self.judge_rows.identity()] if self.judge_rows else [])
+        return self.seed
 
     def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
         """By predictor that gets a probe, what it is read off."""

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option, know_examples
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
-from raisf.optimize.optimizers.selection import Metric, answer_exact_match
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold
 from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
@@ -57,8 +57,14 @@ class JudgeTraining(Optimizer):
         check_labels_option(self.labels)
         super().__post_init__()
 
-    def _functions(self) -> list[Callable[..., Any]]:
-        return [self.metric]
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        check_gold(self.metric, trainset, valset)
+        own = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self._told(student)]
+        return own + ([self.judge_rows.identity()] if self.judge_rows else [])
+
+    def _told(self, student: dspy.Module) -> Any:
+        """The settings beside those that are shared, JSON-able; what cannot be used is refused here."""
+        raise NotImplementedError
 
     @property
     def _lenient(self) -> bool:
@@ -121,15 +127,9 @@ class JudgeTraining(Optimizer):
         predictors: dict[str, Any],
         missing: dict[str, str],
     ) -> dict[str, Any]:
-        """The `compile_report`.
+        """The `compile_report`, with what there is to say of each predictor that was trained, and why others were not.
 
-        Args:
-            task: What was compiled.
-            sources: Where the rows came from, for each split.
-            trained: What tables call it.
-            settings: How it was trained.
-            predictors: By predictor that was, what there is to say.
-            missing: By predictor that was not, why.
+        `trained` is what tables call it.
         """
         rows = self.judge_rows
         return {
@@ -186,16 +186,9 @@ class Source:
         options: JudgeTraining,
         taught: Any,
     ) -> "Source":
-        """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again.
+        """The rows of a split for the chosen predictors; `taught`, by judge, take the place of gold's.
 
-        Args:
-            task: What is compiled.
-            examples: The split's.
-            chosen: The predictors that learn.
-            split: Its name, for the journal.
-            most: Rows of a predictor that will be drawn.
-            options: The optimizer.
-            taught: By judge, rows that take the place of gold's.
+        Labels and runs lie in the journal, since LMs may answer otherwise when asked again.
         """
         gold = collect_rows(
             task.student,
