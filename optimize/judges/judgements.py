@@ -14,11 +14,7 @@ from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliabi
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.risk import risk_coverage
 from raisf.evaluation.runner import ask_all
-from raisf.optimize.judges.judge_data import (
-    VERDICTS,
-    decomposition_examples,
-    passage_examples,
-)
+from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, passage_examples
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
 from raisf.optimize.within import programs_within
@@ -196,7 +192,7 @@ def decompositions_of(
     progress: bool | Progress = True,
     journal: Journal | None = None,
 ) -> tuple[list[Decomposed], int]:
-    """Let a program break down every question that has gold sub-questions; for the arguments see `collect`.
+    """Let a program break down every question that has gold sub-questions; for the arguments see `judgements_of`.
 
     Returns:
         A row a question, in their order, and how many LM calls failed.

@@ -14,6 +14,7 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.judges.judge_data import (
     JUDGES,
     Step,
+    asked_in,
     decomposition_examples,
     listwise_examples,
     relevance_examples,
@@ -128,7 +129,7 @@ class Labelling:
             self._add(kept, "relevance", row, {output: row[output]}, "gold")
         if self.teacher is None:
             return
-        truth = {_inputs_of(row): row[output] for row in by_gold}
+        truth = {asked_in(row): row[output] for row in by_gold}
         asked = [question for question in steps_asked(chunk) if self.origin[question] in kept]
         found = retriever.search_many(asked, self.program.k)
         rows = []
@@ -137,7 +138,7 @@ class Labelling:
             for inputs in [{"passages": texts}] if together else [{"passage": text} for text in texts]:
                 rows.append(dspy.Example(question=question, **inputs).with_inputs("question", *inputs))
         for row, said in self._taught(signature, output, rows, self.origin):
-            gold = truth.get(_inputs_of(row))
+            gold = truth.get(asked_in(row))
             if gold is None:
                 self._add(kept, "relevance", row, {output: said}, "teacher", self.teacher, signature)
             elif together:
@@ -223,10 +224,6 @@ class Labelling:
     ) -> None:
         if (identity := (of or self.origin)[question]) in kept:
             kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
-
-
-def _inputs_of(row: dspy.Example) -> tuple[Any, ...]:
-    return (row.question, *(row.get("passages") or [row.get("passage")]))
 
 
 def _verdict(relevant: bool) -> str:
