@@ -117,16 +117,7 @@ def _copy(file: Path, target: Path, copied: dict[Path, Path]) -> None:
 
 
 def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifact: Path) -> None:
-    """Makes sure, before anything is learnt, that an artifact will not replace the base that its weights need.
-
-    Args:
-        program: Which is to be compiled; weights that it has already may stay.
-        bases: By predictor that gets an adapter or a probe, the LM whose base that is of.
-        artifact: The folder.
-
-    Raises:
-        InputError: As `check_base_apart`.
-    """
+    """As `check_base_apart`, before anything is learnt: of what is to be trained, and of the weights that may stay."""
     own: dict[str, Any] = {name: one.lm or dspy.settings.lm for name, one in all_predictors(program)}
     beside = {name: lm for name, lm in own.items() if isinstance(lm, LocalLM) and (lm.lora or lm.probe)}
     for name, lm in {**beside, **bases}.items():

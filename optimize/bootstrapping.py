@@ -44,26 +44,15 @@ def bootstrap_demos(
     The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right and each
     predictor that they ask, and that has no draw, has a step to show. A judge's demonstrations are not taken from them:
     lucky runs would confirm it in its mistakes. A judge without rows takes those of the runs' calls that can be
-    balanced; who gets none keeps what it has.
+    balanced; who gets none keeps what it has. Only a run that is right to the full teaches: of a metric of shares, 0.1
+    would count as true.
 
     DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
     failed, and takes no teacher but one of the very same predictors.
 
-    Args:
-        program: With its LMs.
-        rows: What the judges' demonstrations are drawn from.
-        n: Demonstrations a predictor at most.
-        rng: Draws.
-        trainset: Questions to run on, ATTEMPTS * n at most.
-        metric: Only a run that is right to the full teaches: of a metric of shares, 0.1 would count as true.
-        teacher: A program with predictors of the same names.
-        threads: Runs at a time.
-        journal: Keeps them.
-        name: What the journal calls them.
-        must_run: Raise where all of them fail, as nothing else will tell that the program cannot run.
-
     Raises:
-        LMError: The LM failed on ten runs in a row; or, if they must run, on all there are.
+        LMError: The LM failed on ten runs in a row; or, if they must run as nothing else will tell that the program
+            cannot, on all there are.
         RaisfError: The program did, for another reason than a reply that cannot be read.
     """
     drawn = draw(program, rows, n, rng)
