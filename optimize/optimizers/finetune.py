@@ -101,7 +101,7 @@ class FinetuneJudges(JudgeTraining):
                 stopped = f"{self.work} keeps what is trained, and the same command goes on from there"
                 raise KeyboardInterrupt(stopped) from None
             ours[name].lm = bases[name].with_weights(folder)
-            report = {key: value for key, value in read_json(folder / TRAINING).items() if key not in ("settings",)}
+            report = {key: value for key, value in read_json(folder / TRAINING).items() if key != "settings"}
             reports[name] = {"source": sources[0].origin(name), **report, "rows": data.counts, "dropped": data.dropped}
         settings = {"training": training.told(), "seed": training.seed}
         trained = self._trained(set(made), program)
