@@ -16,8 +16,7 @@ from raisf.optimize.judges.judge_data import (
     Step,
     asked_in,
     decomposition_examples,
-    listwise_examples,
-    relevance_examples,
+    passage_examples,
     steps_asked,
 )
 from raisf.optimize.judges.judgements import ask_each, asking
@@ -121,10 +120,9 @@ class Labelling:
         if (retriever := searched(self.program)) is None:
             return
         together = self.program.relevance == "listwise"
-        make = listwise_examples if together else relevance_examples
         signature, output = (ListwiseRelevance, "relevant_ids") if together else (PassageRelevance, "verdict")
         alike = [one for asked, asking in self.supported.items() if self.origin[asked] in kept for one in asking]
-        by_gold = make([*chunk, *alike], retriever, self.program.k)
+        by_gold = passage_examples(signature, [*chunk, *alike], retriever, self.program.k)
         for row in by_gold:
             self._add(kept, "relevance", row, {output: row[output]}, "gold")
         if self.teacher is None:
