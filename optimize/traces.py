@@ -77,14 +77,9 @@ def traced_rows(
 ) -> Traced:
     """Runs a program on examples and sorts the steps of its right runs by the predictor that made them.
 
-    Args:
-        program: With its LMs. Steps of predictors that are not its own (made within a run) are passed over.
-        examples: With inputs marked.
-        metric: Called as `metric(example, prediction, steps)`; a run counts as right at 1 or True.
-        threads: Examples at a time.
-        progress: Show a bar on stderr.
-        journal: See `results`.
-        name: What the journal calls them, the same for the same program and examples.
+    Steps of predictors that are not its own (made within a run) are passed over. The metric is called as
+    `metric(example, prediction, steps)`; a run counts as right at 1 or True. The journal calls the runs by the name,
+    which is the same for the same program and examples.
 
     Raises:
         LMError: The LM failed on ten examples in a row.

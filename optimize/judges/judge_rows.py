@@ -176,21 +176,9 @@ def teach(
 ) -> JudgeRows:
     """Lets a teacher label retrieved passages and write decompositions where gold says nothing (appendix A.2, A.3).
 
-    What is known is labelled by the student's own LM, as always. The rows lie in folders below `work`, which
-    `JudgeRows.read` takes; a second call with the same arguments asks only for what is missing.
-
-    Args:
-        student: A program with RA-ISF's judges, or a module that contains one.
-        teacher: The LM that labels.
-        trainset: Questions to learn from.
-        valset: Questions to validate on.
-        questions: Training questions that are labelled at most.
-        validation: Validation questions that are labelled at most.
-        labels: How known questions are told from unknown ones.
-        seed: Of the draws of questions.
-        threads: Questions asked at a time.
-        work: Where the folders go.
-        progress: Show a bar on standard error.
+    What is known is labelled by the student's own LM, as always. `questions` of the training set are labelled at most,
+    and `validation` of the other, drawn by the seed. The rows lie in folders below `work`, which `JudgeRows.read`
+    takes; a second call with the same arguments asks only for what is missing.
 
     Raises:
         InputError: The student has no such judges, or as `collect` does.

@@ -72,11 +72,6 @@ def missing_labels(asked: int, unreadable: int, failed: int, error: object = Non
 def check_labelled(asked: int, unreadable: int, what: str = "questions gave no readable answer: not labelled") -> None:
     """Refuses to go on where the LM writes mostly what cannot be read: what is left is no fair sample.
 
-    Args:
-        asked: How many replies there were.
-        unreadable: How many of them could not be read.
-        what: Is said of these.
-
     Raises:
         LMError: More than half cannot be read.
     """

@@ -22,13 +22,8 @@ def skr_cases(
 ) -> list[Case]:
     """Asks each training question with and without retrieval; those where it made a difference are the cases.
 
-    A question of which an answer could not be read, or was cut off, says nothing and is no case.
-
-    Args:
-        program: With its LMs and its retriever; stays as it is.
-        trainset: With answers; a question whose two answers are both right or both wrong says nothing.
-        threads: Questions asked at a time.
-        journal: Keeps the answers' values, and has those of an earlier call; what has none is asked again.
+    A question says nothing and is no case whose two answers are both right or both wrong, or of which one could not be
+    read, or was cut off. The journal keeps what each answer is worth; what has no value there is asked again.
 
     Raises:
         InputError: A question has no gold answer, or retrieval made no difference anywhere.

@@ -53,10 +53,8 @@ class Fitted:
 def judges_report(fitted: Fitted, own: Mapping[str, Collected], start: Thresholds) -> dict[str, Any]:
     """By judge, its thresholds and measures, or why it was not measured.
 
-    Args:
-        fitted: What was chosen.
-        own: What the judges say with the program's own kind of self-knowledge, which may be another.
-        start: The thresholds that the program had.
+    "Before" is with the thresholds that the program had at the start, and with its own kind of self-knowledge, which
+    may be another than the one that was chosen.
     """
     judges: dict[str, Any] = {}
     for judge, to in fitted.chosen._asdict().items():

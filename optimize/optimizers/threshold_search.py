@@ -159,14 +159,9 @@ def best_answers(
 ) -> tuple[Thresholds, Answers]:
     """The thresholds with the best answers, and the answers under those that were chosen without their fold.
 
-    Each judge's are what it has, that of `more`, and quantiles of the probabilities that the program meets.
-
-    Args:
-        trial: Of the program.
-        now: The thresholds that hold, and stay if none are better beyond chance.
-        more: By judge, one that is worth trying.
-        prices: Of a call and of a search, in right answers.
-        groups: What each question is drawn with, (n,).
+    Each judge's are what it has `now`, that of `more`, and quantiles of the probabilities that the program meets. Those
+    that hold now stay if none are better beyond chance. `prices` are a call's and a search's, in right answers;
+    `groups` are what each question is drawn with, (n,).
     """
     trial.at(now)
     most = GRID[max(1, sum(map(bool, trial.seen.values())))]
