@@ -135,14 +135,10 @@ def check_base_apart(lm: LocalLM, name: str, artifact: Path) -> None:
 def open_weights(
     artifact: Path, name: str, entry: KeptWeights, opens: Callable[[str], dspy.LM], given: LocalLM | None
 ) -> LocalLM:
-    """The LM of a predictor that has weights of its own.
+    """The LM of a predictor that has weights of its own, of which `save_weights` said the entry.
 
-    Args:
-        artifact: The artifact's folder.
-        name: The predictor's.
-        entry: What `save_weights` said of it.
-        opens: Opens the LM of a spec as the predictor's was.
-        given: An LM that may serve as the base, if its weights are the base's; wherever these lie.
+    `opens` opens the LM of a spec as the predictor's was. The LM that is given may serve as the base, if its weights
+    are the base's; wherever these lie.
 
     Raises:
         InputError: The weights are missing or damaged, or the base is gone or another.

@@ -213,9 +213,7 @@ def passage_examples(
 def decomposition_examples(trainset: Sequence[dspy.Example], simple: bool = False) -> list[dspy.Example]:
     """Questions of several hops with their gold `sub_questions`; those without give none.
 
-    Args:
-        trainset: Questions.
-        simple: Those of one hop as well, each its own only part: for a decomposer that is asked before any judge.
+    With `simple` those of one hop as well, each its own only part: for a decomposer that is asked before any judge.
 
     Raises:
         InputError: No questions, or one without a gold answer.
