@@ -97,7 +97,8 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
             _copy(file, target / file.name, copied)
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
-        check_base_apart(lm if kind != "full" else None, name, artifact)
+        if kind != "full":
+            check_base_apart(lm, name, artifact)
         base, where = base_kept(read_json(source / TRAINING)["base"] if kind == "full" else lm.base, artifact)
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
@@ -116,25 +117,16 @@ def _copy(file: Path, target: Path, copied: dict[Path, Path]) -> None:
 
 
 def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifact: Path) -> None:
-    """Makes sure, before anything is learnt, that an artifact will not replace the base that its weights need.
-
-    Args:
-        program: Which is to be compiled; weights that it has already may stay.
-        bases: By predictor that gets an adapter or a probe, the LM whose base that is of.
-        artifact: The folder.
-
-    Raises:
-        InputError: As `check_base_apart`.
-    """
+    """As `check_base_apart`, before anything is learnt: of what is to be trained, and of the weights that may stay."""
     own: dict[str, Any] = {name: one.lm or dspy.settings.lm for name, one in all_predictors(program)}
     beside = {name: lm for name, lm in own.items() if isinstance(lm, LocalLM) and (lm.lora or lm.probe)}
     for name, lm in {**beside, **bases}.items():
         check_base_apart(lm, name, artifact)
 
 
-def check_base_apart(lm: LocalLM | None, name: str, artifact: Path) -> None:
+def check_base_apart(lm: LocalLM, name: str, artifact: Path) -> None:
     """Raise InputError where the base of a predictor's weights, a whole model, lies in what an artifact replaces."""
-    if lm is not None and lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
+    if lm.base_engine.folder.resolve().is_relative_to(artifact.resolve()):
         raise InputError(
             f"{artifact} holds the model that {name!r} was trained on, which would be replaced: give another folder"
         )
@@ -143,14 +135,10 @@ def check_base_apart(lm: LocalLM | None, name: str, artifact: Path) -> None:
 def open_weights(
     artifact: Path, name: str, entry: KeptWeights, opens: Callable[[str], dspy.LM], given: LocalLM | None
 ) -> LocalLM:
-    """The LM of a predictor that has weights of its own.
+    """The LM of a predictor that has weights of its own, of which `save_weights` said the entry.
 
-    Args:
-        artifact: The artifact's folder.
-        name: The predictor's.
-        entry: What `save_weights` said of it.
-        opens: Opens the LM of a spec as the predictor's was.
-        given: An LM that may serve as the base, if its weights are the base's; wherever these lie.
+    `opens` opens the LM of a spec as the predictor's was. The LM that is given may serve as the base, if its weights
+    are the base's; wherever these lie.
 
     Raises:
         InputError: The weights are missing or damaged, or the base is gone or another.

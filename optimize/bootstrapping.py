@@ -13,7 +13,7 @@ from raisf.optimize.demonstrations import Rows, draw, only_fields
 from raisf.optimize.judges.judge_data import VERDICTS, with_verdict
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, reasoned_role, role_of
 from raisf.optimize.runs import marked
-from raisf.optimize.traces import traced_rows
+from raisf.optimize.traces import Traced, traced_rows
 from raisf.utils.journal import Journal
 from raisf.utils.sampling import up_to
 
@@ -44,94 +44,70 @@ def bootstrap_demos(
     The runs are of the drawn program, or of `teacher` with the same draw where one is given, until n are right and each
     predictor that they ask, and that has no draw, has a step to show. A judge's demonstrations are not taken from them:
     lucky runs would confirm it in its mistakes. A judge without rows takes those of the runs' calls that can be
-    balanced; who gets none keeps what it has.
+    balanced; who gets none keeps what it has. Only a run that is right to the full teaches: of a metric of shares, 0.1
+    would count as true.
 
     DSPy's BootstrapFewShot asks one question at a time, keeps no run for who goes on after a stop, hides those that
     failed, and takes no teacher but one of the very same predictors.
 
-    Args:
-        program: With its LMs.
-        rows: What the judges' demonstrations are drawn from.
-        n: Demonstrations a predictor at most.
-        rng: Draws.
-        trainset: Questions to run on, ATTEMPTS * n at most.
-        metric: Only a run that is right to the full teaches: of a metric of shares, 0.1 would count as true.
-        teacher: A program with predictors of the same names.
-        threads: Runs at a time.
-        journal: Keeps them.
-        name: What the journal calls them.
-        must_run: Raise where all of them fail, as nothing else will tell that the program cannot run.
-
     Raises:
-        LMError: The LM failed on ten runs in a row; or, if they must run, on all there are.
+        LMError: The LM failed on ten runs in a row; or, if they must run as nothing else will tell that the program
+            cannot, on all there are.
         RaisfError: The program did, for another reason than a reply that cannot be read.
     """
     drawn = draw(program, rows, n, rng)
     examples = [marked(example) for example in up_to(trainset, ATTEMPTS * n, rng)]
     runner = _with_demos_of(teacher, drawn) if teacher else drawn
     bare = [name for name, predictor in drawn.named_predictors() if not predictor.demos]
-    options: Any = {"threads": threads, "journal": journal, "name": name, "must_run": must_run}
-    of, failed = _right_steps(runner, examples, n, bare, metric, **options)
+    runs = _runs(runner, examples, n, bare, metric, threads=threads, journal=journal, name=name)
+    if must_run:
+        check_ran(runs.runs, runs.broken, runs.error, "every run that was to demonstrate")
+    _warn_of_nothing_shown(runs)
     student, shown = copy_of(program), dict(drawn.named_predictors())
     for name, predictor in student.named_predictors():
         judge = rows.judge.get(name) or JUDGED.get(reasoned_role(predictor))
-        own = _with_all_outputs(predictor, of.get(name, []))
+        own = _with_all_outputs(predictor, runs.of.get(name, []))
         if name in rows.of and role_of(predictor) in JUDGE_ROLES:
             predictor.demos = shown[name].demos
         elif judge is not None:
             predictor.demos = _evened(own, judge, n, rng) or shown[name].demos
         else:
             predictor.demos = up_to(own, n, rng) or shown[name].demos
-    return student, failed
+    return student, runs.failed
 
 
-def _right_steps(
+def _runs(
     program: dspy.Module,
     examples: Sequence[dspy.Example],
     n: int,
     bare: Sequence[str],
     metric: Callable[..., Any],
     *,
-    threads: int,
-    journal: Journal | None,
     name: str,
-    must_run: bool,
-) -> tuple[dict[str, list[dspy.Example]], int]:
-    """By predictor, the steps of the first n right runs, or of more, and how many runs failed.
+    **options: Any,
+) -> Traced:
+    """Runs until n are right; more where a bare predictor was asked in wrong runs alone.
 
-    More where a bare predictor was asked in wrong runs alone. One that no run asks, as its program does without it, is
-    not waited for: that would cost all the runs that there may be.
+    One that no run asks, as its program does without it, is not waited for: that would cost all the runs that there may
+    be.
     """
-    of: dict[str, list[dspy.Example]] = {}
-    asked = set[str]()
-    runs = right = failed = broken = 0
-    error: Exception | None = None
+    runs = Traced()
     for start in range(0, len(examples), AT_ONCE):
-        if right >= n and all(of.get(name) for name in asked.intersection(bare)):
+        if runs.right >= n and all(runs.of.get(predictor) for predictor in runs.asked.intersection(bare)):
             break
-        traced = traced_rows(
-            program,
-            examples[start : start + AT_ONCE],
-            metric,
-            threads=threads,
-            progress=False,
-            journal=journal,
-            name=f"{name}, from {start}",
-        )
-        runs, right, failed = runs + traced.runs, right + traced.right, failed + traced.failed
-        asked, broken, error = asked | traced.asked, broken + traced.broken, traced.error or error
-        for predictor, steps in traced.of.items():
-            of.setdefault(predictor, []).extend(steps)
-    if must_run:
-        check_ran(runs, broken, error, "every run that was to demonstrate")
-    if failed and not right:
-        told = f"; the last time with: {error_text(error)}" if error is not None else ""
+        some = examples[start : start + AT_ONCE]
+        runs.add(traced_rows(program, some, metric, progress=False, name=f"{name}, from {start}", **options))
+    return runs
+
+
+def _warn_of_nothing_shown(runs: Traced) -> None:
+    if runs.failed and not runs.right:
+        told = f"; the last time with: {error_text(runs.error)}" if runs.error is not None else ""
         logger.warning(
-            "of the runs that were to demonstrate %d failed and none was right: they show nothing%s", failed, told
+            "of the runs that were to demonstrate %d failed and none was right: they show nothing%s", runs.failed, told
         )
-    if right and not any(of.values()):  # as dspy.BestOfN and dspy.Refine do
+    if runs.right and not runs.of:  # as dspy.BestOfN and dspy.Refine do
         logger.warning("the right runs were made by copies of the program, and show nothing: compile what is inside")
-    return of, failed
 
 
 def _evened(demos: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:

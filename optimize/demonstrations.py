@@ -9,6 +9,7 @@ import dspy
 
 from raisf.evaluation.examples import gold_answers
 from raisf.optimize.copying import copy_of
+from raisf.optimize.judges.answer_data import recall_rows
 from raisf.optimize.judges.drafts import with_drafts
 from raisf.optimize.judges.judge_data import decomposition_examples, passage_examples
 from raisf.optimize.judges.labels import Labels, know_labels
@@ -108,17 +109,12 @@ def collect_rows(
         if not _in_use(owner, role) or strange or name not in wanted:
             continue
         if role is Decomposition:
-            found = decomposition_examples(trainset, simple=decomposes_first(owner))
-            if given := taught.get("decomposition"):  # which say nothing of questions that are to be left whole
-                found = [row for row in found if len(row.sub_questions) == 1]
-                whole = {row.question for row in found}
-                found += [row for row in given if row.question not in whole]
-            if found:
+            if found := _decompositions(owner, trainset, taught.get("decomposition", ())):
                 rows.of[name] = found
             else:
                 rows.missing[name] = InputError("no question has several gold sub_questions")
         elif role is DirectAnswer and id(owner) not in judging:
-            rows.of[name] = [dspy.Example(question=e.question, answer=gold_answers(e)[0]) for e in trainset]
+            rows.of[name] = recall_rows(trainset, None)
         elif role in JUDGED:
             judge = rows.judge[name] = JUDGED[role]
             given = taught.get(judge, ())
@@ -191,6 +187,18 @@ def _in_use(program: dspy.Module, role: Any) -> bool:
     if role is PassageRelevance and getattr(program, "relevance", None) == "score":
         return False
     return getattr(program, _SWITCHES.get(role, ""), True)
+
+
+def _decompositions(
+    owner: dspy.Module, trainset: Sequence[dspy.Example], given: Sequence[dspy.Example]
+) -> list[dspy.Example]:
+    """The given rows, with those of gold that are to be left whole, of which the former say nothing; or all of gold."""
+    found = decomposition_examples(trainset, simple=decomposes_first(owner))
+    if not given:
+        return found
+    whole = [row for row in found if len(row.sub_questions) == 1]
+    left = {row.question for row in whole}
+    return [*whole, *(row for row in given if row.question not in left)]
 
 
 def _knowledge(

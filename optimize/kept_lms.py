@@ -131,13 +131,12 @@ def set_lms(
     for name in sorted(weights.keys() - listed):
         predictors[name].lm = _with_given(folder, name, manifest, given)
     local = bool(manifest.lms) and all(entry.connect.spec.startswith(PREFIX) for entry in manifest.lms)
-    served = served_lms(folder, manifest, api_base) if api_base and local and given is None else {}
+    if api_base and local and given is None:
+        for name, lm in served_lms(folder, manifest, api_base).items():
+            predictors[name].lm = lm
+        return
     base = given if isinstance(given, LocalLM) else None
     for entry in manifest.lms:
-        if served:
-            for name in entry.predictors:
-                predictors[name].lm = served[name]
-            continue
         for name in [name for name in entry.predictors if name in weights]:
             predictors[name].lm = open_weights(folder, name, weights[name], _opener(entry), base)
         others = [name for name in entry.predictors if name not in weights]

@@ -19,18 +19,11 @@ SECONDS = 30
 
 
 def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dspy.LM]:
-    """The LMs of an artifact that was made with a model in the process, asked at an endpoint instead.
+    """By predictor, the LM of an artifact that was made with a model in the process, asked at an endpoint instead.
 
     A predictor with a LoRA adapter asks the module that the server has under the predictor's name (vLLM) or under
-    `BASE:NAME` (SGLang); any other one asks the base. They are asked in the formats that they had in the process.
-
-    Args:
-        folder: The artifact.
-        manifest: Its own.
-        api_base: The server's URL, up to and with `/v1`.
-
-    Returns:
-        By predictor.
+    `BASE:NAME` (SGLang); any other one asks the base. They are asked in the formats that they had in the process. The
+    server's URL goes up to and with `/v1`.
 
     Raises:
         InputError: The server has no such module, or the artifact has weights that are no LoRA adapters.

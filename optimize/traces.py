@@ -46,6 +46,17 @@ class Traced:
         """Runs that the metric passed."""
         return self.runs - self.failed - self.wrong
 
+    def add(self, later: "Traced") -> None:
+        """Adds what came of more runs."""
+        for name, steps in later.of.items():
+            self.of.setdefault(name, []).extend(steps)
+        self.asked |= later.asked
+        self.runs += later.runs
+        self.failed += later.failed
+        self.wrong += later.wrong
+        self.broken += later.broken
+        self.error = later.error or self.error
+
 
 class _Run(TypedDict):
     """Whether a run was right, and its steps: each predictor's name, and of a right one its inputs and outputs."""
@@ -66,14 +77,9 @@ def traced_rows(
 ) -> Traced:
     """Runs a program on examples and sorts the steps of its right runs by the predictor that made them.
 
-    Args:
-        program: With its LMs. Steps of predictors that are not its own (made within a run) are passed over.
-        examples: With inputs marked.
-        metric: Called as `metric(example, prediction, steps)`; a run counts as right at 1 or True.
-        threads: Examples at a time.
-        progress: Show a bar on stderr.
-        journal: See `results`.
-        name: What the journal calls them, the same for the same program and examples.
+    Steps of predictors that are not its own (made within a run) are passed over. The metric is called as
+    `metric(example, prediction, steps)`; a run counts as right at 1 or True. The journal calls the runs by the name,
+    which is the same for the same program and examples.
 
     Raises:
         LMError: The LM failed on ten examples in a row.
@@ -103,10 +109,14 @@ def traced_rows(
         )
     ended = [run for run in runs if run is not None]
     right = [run for run in ended if run["right"]]
-    asked = {step[0] for run in ended for step in run["steps"]}
-    failed, wrong = len(runs) - len(ended), len(ended) - len(right)
-    traced = Traced(asked=asked, runs=len(runs), failed=failed, wrong=wrong)
-    traced.broken, traced.error = patience.failed, patience.error
+    traced = Traced(
+        asked={step[0] for run in ended for step in run["steps"]},
+        runs=len(runs),
+        failed=len(runs) - len(ended),
+        wrong=len(ended) - len(right),
+        broken=patience.failed,
+        error=patience.error,
+    )
     seen = set[tuple[str, str]]()
     for predictor, inputs, outputs in (step for run in right for step in run["steps"]):
         step = dspy.Example({**inputs, **outputs})

@@ -39,15 +39,10 @@ def owners(module: dspy.Module) -> dict[str, dspy.Module]:
 
 
 def program_within(module: dspy.Module, kind: type[P], missing: str) -> P:
-    """The one program of a kind in a module.
-
-    Args:
-        module: Perhaps itself of that kind.
-        kind: A class of ours.
-        missing: The error where there is none.
+    """The one program of a kind in a module, perhaps the module itself.
 
     Raises:
-        InputError: There is none, or there are several.
+        InputError: There is none, which is said in the words of `missing`, or there are several.
     """
     found = [program for program in programs_within(module) if isinstance(program, kind)]
     if not found:

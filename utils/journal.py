@@ -3,7 +3,7 @@
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
@@ -58,10 +58,6 @@ class Journal:
     def get(self, key: str) -> Any:
         """The value of a key; None if it has not been found."""
         return self._values.get(key)
-
-    def kept(self, kind: str, names: Iterable[str]) -> dict[str, Any]:
-        """Of these names, those with a value under the key "KIND NAME", and the value."""
-        return {name: self._values[key] for name in names if (key := f"{kind} {name}") in self._values}
 
     def add(self, key: str, value: Any) -> Any:
         """Keeps a JSON-able value, and gives it back."""

@@ -39,12 +39,8 @@ def answer_rows(
 ) -> list[dspy.Example]:
     """Rows for one answerer, told by its signature's fields; none where gold says nothing of it.
 
-    Args:
-        predictor: The answerer.
-        owner: The program that it belongs to, with its retriever.
-        trainset: Questions with answers; readers want gold passages, composition wants decompositions.
-        known: Questions that the LM knows, by its know judge's rows; None: there is no such judge, and each counts.
-        rng: The source of every choice.
+    Readers want gold passages, composition wants decompositions. Answers from memory are learnt of the questions that
+    are `known`; of all where that is None, as there is no judge of it.
 
     Raises:
         InputError: No questions, or one without a gold answer.

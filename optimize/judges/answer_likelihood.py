@@ -47,16 +47,11 @@ def baselines(
     threads: int = 8,
     progress: bool = True,
 ) -> dict[str, Baseline]:
-    """Measure the baselines on the questions that the know judge was measured on.
+    """Measure the baselines on the questions that the know judge was measured on, as it met them.
 
-    Args:
-        program: Its predictor that answers from memory is asked; that one's LM must be a local one.
-        questions: As the judge met them.
-        gold: Whether each is known.
-        trainset: Other questions, to fit the thresholds on, by balanced accuracy; None gives the AUROC alone.
-        labels: See `know_labels`.
-        threads: Questions asked at a time.
-        progress: Show a bar on stderr.
+    The program's predictor that answers from memory is asked, whose LM must be a local one; `gold` says whether each
+    question is known. The thresholds are fitted on other questions, the training set, by balanced accuracy; without
+    these there is the AUROC alone.
 
     Returns:
         By the kind of log-probability: its sum over the answer's tokens, or their mean.

@@ -11,7 +11,7 @@ from raisf.evaluation.examples import check_trainset, describe_test, question_id
 from raisf.evaluation.identity import describe, describe_lm, digest
 from raisf.evaluation.runner import check_ran
 from raisf.optimize.judges.agreement import Agreement
-from raisf.optimize.judges.judge_data import JUDGES, otherwise_supported, steps, steps_asked, tell_of_outside
+from raisf.optimize.judges.judge_data import JUDGES, asked_in, otherwise_supported, steps, steps_asked, tell_of_outside
 from raisf.optimize.judges.labelling import Labelling, RowsOfOne
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.overlap import check_disjoint
@@ -177,7 +177,7 @@ def _write(folder: Path, kept: Sequence[RowsOfOne]) -> dict[str, dict[str, int]]
     """Writes the judges' files, each row once, since questions share sub-questions; counts each class."""
     counts = {}
     for judge in JUDGES:
-        rows = {_inputs(row): row for one in reversed(kept) for row in reversed(one["rows"][judge])}
+        rows = {asked_in(row): row for one in reversed(kept) for row in reversed(one["rows"][judge])}
         write_jsonl(folder / f"{judge}.jsonl", reversed(rows.values()))
         counts[judge] = dict(sorted(Counter(map(_class, rows.values())).items()))
     return counts
@@ -194,10 +194,6 @@ def _agreement(kept: Sequence[RowsOfOne]) -> dict[str, dict[str, Any]]:
         near = [f1 for one in kept for f1 in one["token_f1"]]
         found["decomposition"] |= {"kappa": None, "token_f1": sum(near) / len(near)}
     return found
-
-
-def _inputs(row: dict[str, Any]) -> str:
-    return digest([row["question"], row.get("passage"), *row.get("passages", [])])
 
 
 def _class(row: dict[str, Any]) -> str:

@@ -19,13 +19,8 @@ def with_drafts(
 ) -> list[dspy.Example]:
     """Rows of self-knowledge with the LM's own answers from memory.
 
-    A row whose answer is "unknown", cannot be read or could not be had is left out: the judge never meets it.
-
-    Args:
-        rows: With `question` and `verdict`.
-        answerer: The program's predictor that answers from memory. DSPy's cache has what labelling asked it before.
-        threads: Questions asked at a time.
-        journal: Keeps the drafts, and has those of an earlier call.
+    A row whose answer is "unknown", cannot be read or could not be had is left out: the judge never meets it. The
+    answerer is the program's predictor that answers from memory; DSPy's cache has what labelling asked it before.
 
     Raises:
         LMError: The LM failed on ten questions in a row.

@@ -96,9 +96,10 @@ class Feedback:
         question = inputs.get("question", "")
         gold = self._answers.get(question)
         if role in (SelfKnowledge, AnswerTruth):
-            return self._on_knowing(question, outputs.get("verdict"))
+            return self._on_verdict(question, outputs.get("verdict"), self._known.get(question))
         if role is PassageRelevance:
-            return self._on_passage(question, inputs["passage"], outputs.get("verdict"))
+            judged = self._relevant.get(question, {})
+            return self._on_verdict(question, outputs.get("verdict"), judged.get(inputs["passage"]))
         if role is ListwiseRelevance:
             return self._on_list(question, inputs["passages"], outputs.get("relevant_ids") or [])
         if role is Decomposition:
@@ -107,33 +108,27 @@ class Feedback:
             return self._on_answer(role, inputs, answer_text(outputs.get("answer"), gold), gold)
         return None
 
-    def _on_knowing(self, question: str, said: Any) -> Remark | None:
-        gold = self._known.get(question)
+    def _on_verdict(self, question: str, said: Any, gold: str | None) -> Remark | None:
         if gold is None:
             return None
         if said == gold:
             return Remark(f"Right: judged {said}.", True)
+        return Remark(f"Wrong: judged {said}, but {self._reason(question, gold)}.", False)
+
+    def _reason(self, question: str, gold: str) -> str:
+        """Why gold's verdict is right."""
         answers = _quoted(self._answers.get(question, ()))
         if gold == "know":
-            return Remark(f"Wrong: judged {said}, but answering from memory gives the right answer, {answers}.", False)
-        return Remark(f"Wrong: judged {said}, but the answer from memory is not {answers}.", False)
-
-    def _on_passage(self, question: str, passage: str, said: Any) -> Remark | None:
-        gold = self._relevant.get(question, {}).get(passage)
-        if gold is None:
-            return None
-        if said == gold:
-            return Remark(f"Right: judged {said}.", True)
-        answers = _quoted(self._answers.get(question, ()))
+            return f"answering from memory gives the right answer, {answers}"
+        if gold == "unknown":
+            return f"the answer from memory is not {answers}"
         if gold == "relevant":
-            return Remark(f"Wrong: judged {said}, but this is the gold passage and gives the answer, {answers}.", False)
-        others = self._gold_passages(question)
-        where = (
-            f"the gold passage, which was among those retrieved, is {_short(others[0])}"
-            if others
-            else "no passage retrieved for this question is"
-        )
-        return Remark(f"Wrong: judged {said}, but this passage does not suffice to answer ({answers}); {where}.", False)
+            return f"this is the gold passage and gives the answer, {answers}"
+        others = [text for text, verdict in self._relevant[question].items() if verdict == "relevant"]
+        where = "no passage retrieved for this question is"
+        if others:
+            where = f"the gold passage, which was among those retrieved, is {_short(others[0])}"
+        return f"this passage does not suffice to answer ({answers}); {where}"
 
     def _on_list(self, question: str, passages: Sequence[str], listed: Sequence[int]) -> Remark | None:
         verdicts = [self._relevant.get(question, {}).get(passage) for passage in passages]
@@ -172,9 +167,6 @@ class Feedback:
         if all(passage in judged for passage in inputs["passages"]):
             return Remark(f"{wrong} The gold passage was not among those given.", None)
         return Remark(wrong, None)
-
-    def _gold_passages(self, question: str) -> list[str]:
-        return [text for text, verdict in self._relevant.get(question, {}).items() if verdict == "relevant"]
 
     def _whole(self, example: dspy.Example, prediction: Any, score: float) -> str:
         """How the run ended; all that can be said of a step without gold."""

@@ -5,7 +5,7 @@ judges meet both kinds when the program runs.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -201,12 +201,7 @@ def passage_examples(
 ) -> list[dspy.Example]:
     """What a judge of passages should have said, in the form of its signature: each alone, listed, or sufficient.
 
-    Args:
-        role: The signature.
-        trainset: As for `relevance_examples`.
-        retriever: Likewise.
-        k: Likewise.
-        rows: How many are wanted, half of each verdict; no more is searched for than that takes. None: all.
+    Of `rows` that are wanted half are to be of each verdict; no more is searched for than that takes. None: all.
     """
     make = {PassageRelevance: relevance_examples, ListwiseRelevance: listwise_examples}.get(role, sufficiency_examples)
     # Of the k passages of a question one is relevant at most, and half of the rows are to be: some searches are vain.
@@ -218,9 +213,7 @@ def passage_examples(
 def decomposition_examples(trainset: Sequence[dspy.Example], simple: bool = False) -> list[dspy.Example]:
     """Questions of several hops with their gold `sub_questions`; those without give none.
 
-    Args:
-        trainset: Questions.
-        simple: Those of one hop as well, each its own only part: for a decomposer that is asked before any judge.
+    With `simple` those of one hop as well, each its own only part: for a decomposer that is asked before any judge.
 
     Raises:
         InputError: No questions, or one without a gold answer.
@@ -238,6 +231,11 @@ def with_verdict(row: dspy.Example) -> dspy.Example:
     if "relevant_ids" not in row:
         return row
     return row.copy(verdict="relevant" if row["relevant_ids"] else "irrelevant")
+
+
+def asked_in(row: Mapping[str, Any] | dspy.Example) -> tuple[Any, ...]:
+    """What a judge is asked in a row: questions share sub-questions."""
+    return row["question"], row.get("passage"), *(row.get("passages") or ())
 
 
 def searched_steps(

@@ -12,7 +12,7 @@ import dspy
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe, describe_lm, digest
 from raisf.optimize.judges.collect import collect
-from raisf.optimize.judges.judge_data import JUDGES, VERDICTS, steps, with_verdict
+from raisf.optimize.judges.judge_data import JUDGES, VERDICTS, asked_in, steps, with_verdict
 from raisf.optimize.judges.labels import Labels
 from raisf.optimize.within import program_within, programs_within
 from raisf.programs.ra_isf import RAISF
@@ -58,10 +58,10 @@ class JudgeRows:
                     raise InputError(f"{folder} has no {path.name}: give a folder that `raisf collect` wrote")
                 found = list(read_jsonl(path))
                 read = [_example(path, n, judge, row) for n, row in enumerate(found, start=1)]
-                before = {_asked(row): _said(row) for row in rows[judge]}
-                own: dict[str, list[Any]] = {}
+                before = {asked_in(row): _said(row) for row in rows[judge]}
+                own: dict[Any, list[Any]] = {}
                 for row in read:
-                    asked, said = _asked(row), _said(row)
+                    asked, said = asked_in(row), _said(row)
                     first = own.setdefault(asked, said) if judge != "decomposition" else said  # there are several ways
                     otherwise += said != before.get(asked, first)
                     rows[judge] += [row] if asked not in before and said == first else []
@@ -176,21 +176,9 @@ def teach(
 ) -> JudgeRows:
     """Lets a teacher label retrieved passages and write decompositions where gold says nothing (appendix A.2, A.3).
 
-    What is known is labelled by the student's own LM, as always. The rows lie in folders below `work`, which
-    `JudgeRows.read` takes; a second call with the same arguments asks only for what is missing.
-
-    Args:
-        student: A program with RA-ISF's judges, or a module that contains one.
-        teacher: The LM that labels.
-        trainset: Questions to learn from.
-        valset: Questions to validate on.
-        questions: Training questions that are labelled at most.
-        validation: Validation questions that are labelled at most.
-        labels: How known questions are told from unknown ones.
-        seed: Of the draws of questions.
-        threads: Questions asked at a time.
-        work: Where the folders go.
-        progress: Show a bar on standard error.
+    What is known is labelled by the student's own LM, as always. `questions` of the training set are labelled at most,
+    and `validation` of the other, drawn by the seed. The rows lie in folders below `work`, which `JudgeRows.read`
+    takes; a second call with the same arguments asks only for what is missing.
 
     Raises:
         InputError: The student has no such judges, or as `collect` does.
@@ -225,11 +213,6 @@ def _held_out(texts: set[str], trainset: Sequence[dspy.Example]) -> set[str]:
 
 def _origin(row: dspy.Example) -> str:
     return row.get("origin") or row.question
-
-
-def _asked(row: dspy.Example) -> str:
-    """What a judge is asked in a row: dev and training questions share sub-questions."""
-    return digest([row.question, row.get("passage"), row.get("passages")])
 
 
 def _said(row: dspy.Example) -> list[Any]:

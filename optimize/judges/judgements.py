@@ -14,11 +14,7 @@ from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliabi
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.risk import risk_coverage
 from raisf.evaluation.runner import ask_all
-from raisf.optimize.judges.judge_data import (
-    VERDICTS,
-    decomposition_examples,
-    passage_examples,
-)
+from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, passage_examples
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
 from raisf.optimize.within import programs_within
@@ -158,10 +154,6 @@ def judgements_of(
         bar.remove_task(labelling)
     if not rows:
         raise InputError(NO_ROWS[judge])
-    if "relevant_ids" in predictor.signature.output_fields:
-        keeping: Any = {"journal": journal, "name": judge}
-        said, errors = ask_each(listing(predictor), rows, ("question", "passages"), threads, progress, **keeping)
-        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     threshold = getattr(asked, f"{judge}_threshold", 0.5)
     yes = VERDICTS[judge][0]
 
@@ -173,8 +165,11 @@ def judgements_of(
             judged = run.judge(predictor, threshold, **inputs)
         return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)
 
-    fields = {"know": ("question",), "relevance": ("question", "passage")}.get(judge, ("question", "passages"))
-    said, errors = ask_each(ask, rows, fields, threads, progress, journal=journal, name=judge)
+    lists = "relevant_ids" in predictor.signature.output_fields
+    asks, fields = listing(predictor) if lists else ask, [*rows[0].inputs().keys()]
+    said, errors = ask_each(asks, rows, fields, threads, progress, journal=journal, name=judge)
+    if lists:
+        return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     judged = []
     for row, one in said:
         verdict, probability = one or (None, None)
@@ -196,7 +191,7 @@ def decompositions_of(
     progress: bool | Progress = True,
     journal: Journal | None = None,
 ) -> tuple[list[Decomposed], int]:
-    """Let a program break down every question that has gold sub-questions; for the arguments see `collect`.
+    """Let a program break down every question that has gold sub-questions; for the arguments see `judgements_of`.
 
     Returns:
         A row a question, in their order, and how many LM calls failed.
@@ -210,8 +205,8 @@ def decompositions_of(
     rows = decomposition_examples(examples)
     if not rows:
         raise InputError(NO_ROWS["decomposition"])
-    keeping: Any = {"journal": journal, "name": "decomposition"}
-    said, errors = ask_each(listing(predictor), rows, ("question",), threads, progress, **keeping)
+    asks = listing(predictor)
+    said, errors = ask_each(asks, rows, ["question"], threads, progress, journal=journal, name="decomposition")
     found = []
     for row, listed in said:
         texts = [clean(text) for text in listed or []]

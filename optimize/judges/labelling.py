@@ -14,9 +14,9 @@ from raisf.evaluation.identity import digest
 from raisf.optimize.judges.judge_data import (
     JUDGES,
     Step,
+    asked_in,
     decomposition_examples,
-    listwise_examples,
-    relevance_examples,
+    passage_examples,
     steps_asked,
 )
 from raisf.optimize.judges.judgements import ask_each, asking
@@ -120,15 +120,14 @@ class Labelling:
         if (retriever := searched(self.program)) is None:
             return
         together = self.program.relevance == "listwise"
-        make = listwise_examples if together else relevance_examples
         signature, output = (ListwiseRelevance, "relevant_ids") if together else (PassageRelevance, "verdict")
         alike = [one for asked, asking in self.supported.items() if self.origin[asked] in kept for one in asking]
-        by_gold = make([*chunk, *alike], retriever, self.program.k)
+        by_gold = passage_examples(signature, [*chunk, *alike], retriever, self.program.k)
         for row in by_gold:
             self._add(kept, "relevance", row, {output: row[output]}, "gold")
         if self.teacher is None:
             return
-        truth = {_inputs_of(row): row[output] for row in by_gold}
+        truth = {asked_in(row): row[output] for row in by_gold}
         asked = [question for question in steps_asked(chunk) if self.origin[question] in kept]
         found = retriever.search_many(asked, self.program.k)
         rows = []
@@ -137,7 +136,7 @@ class Labelling:
             for inputs in [{"passages": texts}] if together else [{"passage": text} for text in texts]:
                 rows.append(dspy.Example(question=question, **inputs).with_inputs("question", *inputs))
         for row, said in self._taught(signature, output, rows, self.origin):
-            gold = truth.get(_inputs_of(row))
+            gold = truth.get(asked_in(row))
             if gold is None:
                 self._add(kept, "relevance", row, {output: said}, "teacher", self.teacher, signature)
             elif together:
@@ -223,10 +222,6 @@ class Labelling:
     ) -> None:
         if (identity := (of or self.origin)[question]) in kept:
             kept[identity]["agreement"].setdefault(judge, []).extend(map(list, pairs))
-
-
-def _inputs_of(row: dspy.Example) -> tuple[Any, ...]:
-    return (row.question, *(row.get("passages") or [row.get("passage")]))
 
 
 def _verdict(relevant: bool) -> str:

@@ -1,18 +1,18 @@
 """Questions labelled as known or unknown by what the LM answers; a reply that cannot be read labels nothing."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import dspy
 
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.metrics import accuracy
-from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.readability import REMEDY
-from raisf.evaluation.runner import ask_all, check_ran
+from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.judges.judge_data import Step, steps_asked
+from raisf.optimize.runs import results
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
@@ -72,11 +72,6 @@ def missing_labels(asked: int, unreadable: int, failed: int, error: object = Non
 def check_labelled(asked: int, unreadable: int, what: str = "questions gave no readable answer: not labelled") -> None:
     """Refuses to go on where the LM writes mostly what cannot be read: what is left is no fair sample.
 
-    Args:
-        asked: How many replies there were.
-        unreadable: How many of them could not be read.
-        what: Is said of these.
-
     Raises:
         LMError: More than half cannot be read.
     """
@@ -120,32 +115,54 @@ def know_labels(
         asked = {question: gold[question] for question in asked if question in gold}
     verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
     total = len(asked) - len(verdicts)
-    program = from_memory(answerer)
+
+    def right(example: dspy.Example, answer: str) -> bool:
+        step = asked[example.question]
+        return accuracy(answer, step.answers, step.scoring) == 1.0
+
+    program, waiting = from_memory(answerer), [dspy.Example(question=q) for q in asked if q not in verdicts]
     kind = f"known by {digest(describe(program))}"  # a module's other programs have LMs of their own
-    if journal is not None:
-        verdicts = journal.kept(kind, asked) | verdicts
-    unreadable: list[str] = []
-    failed: dict[str, Exception | None] = {}
-
-    def keep(outcome: Outcome) -> None:
-        question = outcome.example.question
-        if outcome.prediction is None:
-            failed[question] = outcome.error
-        elif outcome.prediction.trace.unreadable:
-            unreadable.append(question)
-        else:
-            step = asked[question]
-            verdicts[question] = accuracy(outcome.prediction.answer, step.answers, step.scoring) == 1.0
-            if journal is not None:
-                journal.add(f"{kind} {question}", verdicts[question])
-
-    ask_all(program, [dspy.Example(question=q) for q in asked if q not in verdicts], keep, threads=threads)
+    scored = scores(program, waiting, right, kind, threads, journal)
+    verdicts |= scored.of
     rows = [
         dspy.Example(question=q, verdict="know" if verdicts[q] else "unknown").with_inputs("question")
         for q in asked
         if q in verdicts
     ]
-    return Labelled(rows, total, sorted(unreadable), sorted(failed), next(reversed(failed.values()), None))
+    return Labelled(rows, total, sorted(scored.unreadable), sorted(scored.failed), scored.error)
+
+
+class Scores(NamedTuple):
+    """What answers are worth, by question; whose answer cannot be read, whose call failed, and the last one's error."""
+
+    of: dict[str, Any]
+    unreadable: set[str]
+    failed: set[str]
+    error: Exception | None
+
+
+def scores(
+    program: dspy.Module,
+    examples: Sequence[dspy.Example],
+    score: Callable[[dspy.Example, str], Any],
+    kind: str,
+    threads: int,
+    journal: Journal | None,
+) -> Scores:
+    """Asks a program some questions and scores its answers; what the journal has of that kind is not asked again."""
+    unreadable, patience = set[str](), Patience()
+
+    def value(example: dspy.Example, prediction: dspy.Prediction) -> Any:
+        if prediction.trace.unreadable:
+            unreadable.add(example.question)
+            return None
+        return score(example, prediction.answer)
+
+    keeping: Any = {"journal": journal, "key": lambda example: f"{kind} {example.question}"}
+    made = results(program, examples, value, threads=threads, patience=patience, **keeping)
+    of = {example.question: found for example, found in zip(examples, made, strict=True) if found is not None}
+    failed = {example.question for example in examples} - of.keys() - unreadable
+    return Scores(of, unreadable, failed, patience.error)
 
 
 def from_memory(answerer: dspy.Predict | None) -> Direct:

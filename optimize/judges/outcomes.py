@@ -80,13 +80,8 @@ class Trying:
     other passages or by decomposition. The question asked and the sub-questions of its best decomposition are tried,
     all by the final answer. Equal calls are made once over all tries.
 
-    Args:
-        program: With its LMs and its retriever, pointwise; stays as it is.
-        metric: Of the final answer, called as `metric(example, prediction, None)`.
-        call_price: What an LM call costs, in right answers.
-        search_price: The same of a search.
-        threads: Questions tried at a time.
-        progress: Show a bar on stderr.
+    The program stays as it is, and judges passages one by one. The metric is of the final answer, the prices are in
+    right answers.
 
     Attributes:
         program: A copy that remembers its calls.

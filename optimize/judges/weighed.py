@@ -32,12 +32,9 @@ def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[d
         n: At least 2.
         rng: Chooses among rows of equal weight.
     """
-    of: dict[str, list[dspy.Example]] = {}
-    for row in sorted(rng.sample(list(rows), len(rows)), key=lambda row: -row.weight):
-        of.setdefault(row.verdict, []).append(row)
     drawn: list[tuple[dspy.Example, float]] = []
-    for taken, same in enumerate(sorted(of.values(), key=len)):
-        picked = same[: (n - len(drawn)) // (len(of) - taken)]
+    of = _evenly(sorted(rng.sample(list(rows), len(rows)), key=lambda row: -row.weight), "verdict", n)
+    for picked in of:
         mass = len(of) * sum(row.weight for row in picked)
         drawn += [(row, row.weight / mass) for row in picked]
     rng.shuffle(drawn)
@@ -54,14 +51,21 @@ def accepted(rows: Sequence[dspy.Example], rng: random.Random) -> list[dspy.Exam
 
 def draw_evenly(rows: Sequence[dspy.Example], verdict: str, n: int, rng: random.Random) -> list[dspy.Example]:
     """Up to n rows, as evenly over the verdicts as they can be had; weights in the loss even out the rest."""
-    of: dict[str, list[dspy.Example]] = {}
-    for row in rng.sample(list(rows), len(rows)):
-        of.setdefault(str(row.get(verdict, "")), []).append(row)
-    drawn: list[dspy.Example] = []
-    for taken, same in enumerate(sorted(of.values(), key=len)):
-        drawn += same[: (n - len(drawn)) // (len(of) - taken)]
+    drawn = [row for same in _evenly(rng.sample(list(rows), len(rows)), verdict, n) for row in same]
     rng.shuffle(drawn)
     return drawn
+
+
+def _evenly(rows: Sequence[dspy.Example], verdict: str, n: int) -> list[list[dspy.Example]]:
+    """The first rows of each verdict, n in all: what a rare one lacks is shared by the others."""
+    of: dict[str, list[dspy.Example]] = {}
+    for row in rows:
+        of.setdefault(str(row.get(verdict, "")), []).append(row)
+    picked: list[list[dspy.Example]] = []
+    for taken, same in enumerate(sorted(of.values(), key=len)):
+        picked.append(same[: n // (len(of) - taken)])
+        n -= len(picked[-1])
+    return picked
 
 
 def balanced(rows: Sequence[dspy.Example], judge: str, n: int, rng: random.Random) -> list[dspy.Example]:

@@ -151,7 +151,7 @@ class Optimizer(Teleprompter):
 
     def _functions(self) -> list[Callable[..., Any]]:
         """Functions of the user's own that decide the result."""
-        return []
+        return [self.metric] if hasattr(self, "metric") else []  # pyright: ignore[reportAttributeAccessIssue]
 
     def _compile(self, task: Compilation) -> Any:
         """The compiled copy, with its `compile_report`."""

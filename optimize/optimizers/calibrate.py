@@ -10,7 +10,7 @@ relevant is right mostly, and every question that it leaves without a passage is
 verdicts are set only if the program, run with them, answers no worse.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -24,24 +24,21 @@ from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgemen
 from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
 from raisf.optimize.optimizers.base import check_own_forwards, counting
 from raisf.optimize.optimizers.calibration_report import (
+    Collected,
     Fitted,
-    Rows,
     answers_report,
     judges_report,
-    judges_with_rows,
     kinds_report,
 )
 from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import check_kinds, turn
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_metric, check_prices, metric_name
 from raisf.optimize.optimizers.threshold_search import (
-    WITH_THRESHOLD,
     Answers,
     Thresholds,
     Trial,
     best_answers,
     guarded,
-    thresholds_of,
 )
 from raisf.optimize.overlap import asked_with_parts, note_learnt
 from raisf.optimize.within import program_within
@@ -147,19 +144,20 @@ class Calibrate(Teleprompter):
         learnt = frozenset(text for example in trainset for text in asked_with_parts(example))
         with counting() as spent, progress_bar(self.progress) as bar:
             trial = Trial(student, valset, self.metric, self.threads, bar)
-            rows = Rows(learnt=learnt)
-            self._collect(trial.program, [judge for judge in WITH_THRESHOLD if judge != "know"], valset, rows)
-            own = program.self_knowledge
+            others = self._collect(trial.program, ("relevance", "sufficiency"), valset, learnt)
+            own, now = program.self_knowledge, Thresholds.of(program)
             kinds = dict.fromkeys(self.know or (own,))
-            before, own_rows = None, Rows(learnt=learnt)
+            before, said = None, dict[str, Collected]()
             if own not in kinds:
                 trial.turn(own)
-                before = trial.at(thresholds_of(program))
-                self._collect(trial.program, ["know"], valset, own_rows)
+                before = trial.at(now)
+                said = self._collect(trial.program, ("know",), valset, learnt)
             for kind in kinds:
-                at = (program.know_threshold if kind == own else 0.5, *thresholds_of(program)[1:])
+                at = now if kind == own else now._replace(know=0.5)
                 try:
-                    tried.append(self._fitted(trial, kind, at, valset, rows))
+                    trial.turn(kind)
+                    collected = {**others, **self._collect(trial.program, ("know",), valset, learnt)}
+                    tried.append(self._fitted(trial, kind, at, valset, collected))
                 except RaisfError as error:  # of an LM that gives no log-probabilities; one that is down ends it all
                     if not self.know or isinstance(error, LMError):
                         raise
@@ -170,17 +168,17 @@ class Calibrate(Teleprompter):
         made: Any = copy_of(student)
         calibrated = program_within(made, RAISF, "")
         turn(calibrated, best.kind)
-        for judge, to in zip(WITH_THRESHOLD, best.chosen, strict=True):
-            setattr(calibrated, f"{judge}_threshold", to)
-        for one in (one for one in tried if one.kind == own):
-            before, own_rows = one.before, one.rows
+        best.chosen.give(calibrated)
+        for one in tried:
+            if one.kind == own:
+                before, said = one.before, one.collected
         report = {
             "aim": self.aim,
             "metric": metric_name(self.metric),
             "valset": len(valset),
             **({"call_price": self.call_price, "search_price": self.search_price} if self.aim == "cost" else {}),
             **({"know": kinds_report(tried, failed, best.kind, own)} if self.know else {}),
-            "judges": judges_report(best, own_rows, thresholds_of(program)),
+            "judges": judges_report(best, said, now),
             "answer": answers_report(before or best.before, best.after, trial.tried),
             "failed": len(trial.failed),
             **spent.told(),
@@ -196,26 +194,34 @@ class Calibrate(Teleprompter):
     def _worth(self, answers: Answers) -> float:
         return float(answers.worth(*self._prices).mean())
 
-    def _fitted(self, trial: Trial, kind: Know, now: Thresholds, valset: Sequence[dspy.Example], rows: Rows) -> Fitted:
-        """The thresholds of a kind, whose rows are added to those of the other judges."""
-        trial.turn(kind)
-        rows = Rows(dict(rows.of), dict(rows.left_out), dict(rows.skipped), rows.learnt)
-        self._collect(trial.program, ["know"], valset, rows)
+    def _fitted(
+        self,
+        trial: Trial,
+        kind: Know,
+        now: Thresholds,
+        valset: Sequence[dspy.Example],
+        collected: Mapping[str, Collected],
+    ) -> Fitted:
+        """The thresholds of a kind, which is tried now."""
+        measured = {judge: found.rows for judge, found in collected.items() if found.skipped is None}
         best: dict[str, tuple[float, list[float]]] = {}
         if self.aim in ("answer", "cost"):
             # Quantiles may miss the gap between the classes; where gold shows it, the best answers are likely near.
-            more = {judge: fit_cut(found, 0.5, balanced=True)[0] for judge, found in rows.of.items()}
+            more = {judge: fit_cut(rows, 0.5, balanced=True)[0] for judge, rows in measured.items()}
             groups = [question_id(example) for example in valset]
             chosen, after = best_answers(trial, now, more, self._prices, groups)
         else:
             balanced = self.aim == "balanced"
-            best = {judge: fit_cut(found, at, balanced=balanced) for judge, found, at in judges_with_rows(rows, now)}
+            best = {one: fit_cut(rows, getattr(now, one), balanced=balanced) for one, rows in measured.items()}
             chosen = guarded(trial, now, {judge: at for judge, (at, _) in best.items()})
             after = trial.at(chosen)
-        return Fitted(kind, now, chosen, trial.at(now), after, best, rows)
+        return Fitted(kind, now, chosen, trial.at(now), after, best, collected)
 
-    def _collect(self, program: RAISF, judges: Sequence[Judge], valset: Sequence[dspy.Example], rows: Rows) -> None:
-        """Adds what these judges of the program say beside gold, as far as it asks them."""
+    def _collect(
+        self, program: RAISF, judges: Sequence[Judge], valset: Sequence[dspy.Example], learnt: frozenset[str]
+    ) -> dict[str, Collected]:
+        """What these judges of the program say beside gold of nothing that was learnt, as far as it asks them."""
+        collected = dict[str, Collected]()
         options: dict[str, Any] = {"labels": self.labels, "threads": self.threads, "progress": self.progress}
         valset = [example for example in valset if "question" in example]  # a module may ask for something else
         for judge in judges:
@@ -225,10 +231,11 @@ class Calibrate(Teleprompter):
                 if judge == "relevance" and program.relevance == "listwise":
                     raise InputError("a listwise judge names the relevant passages and gives no probabilities")
                 judged = judgements_of(program, judge, valset, **options)
-                rows.left_out[judge] = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
-                rows.of[judge] = _usable(judge, _unseen(judged, rows.learnt))
+                left_out = {"unreadable": judged.unreadable, "unlabelled": judged.unlabelled}
+                collected[judge] = Collected(_usable(judge, _unseen(judged, learnt)), left_out)
             except InputError as error:
-                rows.skipped[judge] = str(error)
+                collected[judge] = Collected(skipped=str(error))
+        return collected
 
 
 def calibrate(program: dspy.Module, *, valset: Sequence[dspy.Example], **options: Any) -> Any:

@@ -1,6 +1,6 @@
 """What fitting thresholds came to: the judges' rows, the answers before and after, and the report of both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,25 +8,23 @@ from raisf.evaluation.comparison import randomisation
 from raisf.evaluation.intervals import bootstrap, paired_difference
 from raisf.evaluation.judges import JudgeReport, ece_score, recentred, reliability, verdict_scores
 from raisf.optimize.judges.judgements import Judged
-from raisf.optimize.optimizers.threshold_search import WITH_THRESHOLD, Answers, Thresholds
+from raisf.optimize.optimizers.threshold_search import Answers, Thresholds
 from raisf.programs.self_knowledge import Know
 
 
-@dataclass(slots=True)
-class Rows:
+@dataclass(frozen=True, slots=True)
+class Collected:
     """What a judge said beside gold, or why nothing can be fitted to that.
 
     Attributes:
-        of: By judge, the rows with a probability.
-        left_out: By judge, how many could not be read, and what is said of those without a label.
-        skipped: By judge, why there are no rows.
-        learnt: The questions that were learnt from, about which there are none.
+        rows: Those with a probability.
+        left_out: How many could not be read, and what is said of those without a label.
+        skipped: Why there are no rows.
     """
 
-    of: dict[str, list[Judged]] = field(default_factory=dict)
-    left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    learnt: frozenset[str] = frozenset()
+    rows: list[Judged] = field(default_factory=list)
+    left_out: dict[str, Any] = field(default_factory=dict)
+    skipped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Fitted:
         before: The answers under the first.
         after: Those under the others, held out where the thresholds were fitted on answers.
         best: By judge, the threshold that fits its verdicts best, and for each row the one fitted without it.
-        rows: What the judges said.
+        collected: By judge that is asked, what it said.
     """
 
     kind: Know
@@ -49,41 +47,35 @@ class Fitted:
     before: Answers
     after: Answers
     best: dict[str, tuple[float, list[float]]]
-    rows: Rows
+    collected: Mapping[str, Collected]
 
 
-def judges_with_rows(rows: Rows, now: Thresholds) -> list[tuple[str, list[Judged], float]]:
-    """The judges that have rows, each with these and its threshold."""
-    return [(judge, rows.of[judge], at) for judge, at in zip(WITH_THRESHOLD, now, strict=True) if judge in rows.of]
-
-
-def judges_report(fitted: Fitted, own: Rows, start: Thresholds) -> dict[str, Any]:
+def judges_report(fitted: Fitted, own: Mapping[str, Collected], start: Thresholds) -> dict[str, Any]:
     """By judge, its thresholds and measures, or why it was not measured.
 
-    Args:
-        fitted: What was chosen.
-        own: The rows of the program's own kind of self-knowledge, which may be another.
-        start: The thresholds that the program had.
+    "Before" is with the thresholds that the program had at the start, and with its own kind of self-knowledge, which
+    may be another than the one that was chosen.
     """
     judges: dict[str, Any] = {}
-    chosen, had = (dict(zip(WITH_THRESHOLD, of, strict=True)) for of in (fitted.chosen, start))
-    for judge, found, at in judges_with_rows(fitted.rows, fitted.start):
-        to = chosen[judge]
-        best, held_out = fitted.best.get(judge, (to, [to] * len(found)))
-        before, at = (own.of[judge], had[judge]) if judge == "know" and judge in own.of else (found, at)
+    for judge, to in fitted.chosen._asdict().items():
+        if (found := fitted.collected.get(judge)) is None:
+            continue
+        rows, at = found.rows, getattr(fitted.start, judge)
+        if found.skipped is not None:
+            judges[judge] = {"threshold": {"before": at, "after": to}, "skipped": found.skipped}
+            continue
+        best, held_out = fitted.best.get(judge, (to, [to] * len(rows)))
+        before = rows
+        if judge in own and own[judge].skipped is None:
+            before, at = own[judge].rows, getattr(start, judge)
         judges[judge] = {
             "threshold": {"before": at, "after": to},
             "before": _measured(before, [at] * len(before)).as_dict(),
-            "after": _measured(found, held_out if to == best else [to] * len(found)).as_dict(),
+            "after": _measured(rows, held_out if to == best else [to] * len(rows)).as_dict(),
             **({"refused": best} if to != best else {}),
-            **{what: found for what, found in fitted.rows.left_out[judge].items() if found},
+            **{what: many for what, many in found.left_out.items() if many},
         }
-    begun = dict(zip(WITH_THRESHOLD, fitted.start, strict=True))
-    skipped = {
-        judge: {"threshold": {"before": begun[judge], "after": chosen[judge]}, "skipped": why}
-        for judge, why in fitted.rows.skipped.items()
-    }
-    return {judge: found for judge in WITH_THRESHOLD if (found := {**judges, **skipped}.get(judge)) is not None}
+    return judges
 
 
 def kinds_report(tried: Sequence[Fitted], failed: dict[str, str], chosen: Know, own: Know) -> dict[str, Any]:
@@ -93,7 +85,7 @@ def kinds_report(tried: Sequence[Fitted], failed: dict[str, str], chosen: Know, 
             "score": bootstrap(one.after.right.tolist()).as_dict(),
             "lm_calls": float(one.after.calls.mean()),
             "retrievals": float(one.after.searches.mean()),
-            "thresholds": dict(zip(WITH_THRESHOLD, one.chosen, strict=True)),
+            "thresholds": one.chosen._asdict(),
         }
         for one in tried
     }

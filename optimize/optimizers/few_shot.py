@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import dspy
 
-from raisf.evaluation.examples import check_answered
 from raisf.lm.connect import connect
 from raisf.optimize.adapters import trained_folder
 from raisf.optimize.bootstrapping import bootstrap_demos
@@ -18,12 +17,12 @@ from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import (
-    FROM_GOLD,
     GIVEN,
     ZERO_SHOT,
     Metric,
     Selection,
     answer_exact_match,
+    check_gold,
     metric_name,
 )
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
@@ -45,22 +44,18 @@ class Draws:
 
     Attributes:
         task: The compilation.
-        metric: At 1 lets a run demonstrate.
-        seed: Of every draw.
+        options: The optimizer.
         sample: The training questions that the judges' rows come from.
         rows: The judges' rows.
         proposed: By predictor's name, how many instructions were proposed for it.
-        threads: Questions asked at a time.
         failed: Runs that ended in an error.
     """
 
     task: Compilation
-    metric: Metric
-    seed: int
+    options: "Prompting"
     sample: Examples
-    rows: Rows = field(default_factory=Rows)
+    rows: Rows
     proposed: dict[str, int] = field(default_factory=dict)
-    threads: int = 8
     failed: int = 0
 
     def labeled(self, n: int, rng: Random) -> dspy.Module:
@@ -75,9 +70,9 @@ class Draws:
             n,
             rng,
             self.task.trainset,
-            self.metric,
+            self.options.metric,
             self.task.teacher,
-            threads=self.threads,
+            threads=self.options.threads,
             journal=self.task.journal,
             name=f"runs of {name}",
             must_run=not self.task.valset,
@@ -85,10 +80,10 @@ class Draws:
         self.failed += failed
         return drawn
 
-    def numbered(self, number: int, most: int) -> tuple[str, Callable[[], dspy.Module]]:
+    def numbered(self, number: int) -> tuple[str, Callable[[], dspy.Module]]:
         """One of several draws of both kinds and of different sizes: its name, and how it is made."""
-        rng = Random(f"{self.seed}/{number}")
-        n = rng.randint(2, most)
+        rng = Random(f"{self.options.seed}/{number}")
+        n = rng.randint(2, self.options.demos)
         if number % 2 == 0:
             return f"labeled {number + 1}, up to {n}", lambda: self.labeled(n, rng)
         name = f"bootstrap {number + 1}, up to {n}"
@@ -146,26 +141,20 @@ class Prompting(Optimizer):
                 f"{self.name} needs the package {self.package}, which is not installed: pip install {self.package}, or "
                 "the extra 'optimizers' of this project; or take another optimizer, such as random"
             )
-        if self.metric in FROM_GOLD:
-            check_answered(trainset, "training")
-            check_answered(valset, "validation")
+        check_gold(self.metric, trainset, valset)
         passed_over = ("work", "progress", "threads", "metric", "reflection_lm", "judge_rows")
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in passed_over}
         return [self.name, own] + ([self.judge_rows.identity()] if self.judge_rows else [])
 
-    def _functions(self) -> list[Callable[..., Any]]:
-        return [self.metric]
-
     def _compile(self, task: Compilation) -> Any:
         sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
-        draws = Draws(task, self.metric, self.seed, sample, threads=self.threads)
         taught = None
         with progress_bar(self.progress) as bar:
             labelling = bar.add_task("labelling", total=None, score="")
             if self.judge_rows is not None:
                 self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
                 taught, _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
-            draws.rows = collect_rows(
+            rows = collect_rows(
                 task.student,
                 sample,
                 labels=self.labels,
@@ -175,6 +164,7 @@ class Prompting(Optimizer):
                 taught=taught,
             )
             bar.remove_task(labelling)
+            draws = Draws(task, self, sample, rows)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
             if task.valset:
                 selection.score(GIVEN if _has_learnt(task.student) else ZERO_SHOT, task.student)
@@ -197,10 +187,10 @@ class Prompting(Optimizer):
             "chosen": selection.chosen or self.name,
             "failed": selection.patience.failed + draws.failed,
             "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
-            "rows": {name: len(found) for name, found in draws.rows.of.items()},
-            "missing": {name: str(why) for name, why in draws.rows.missing.items()},
+            "rows": {name: len(found) for name, found in rows.of.items()},
+            "missing": {name: str(why) for name, why in rows.missing.items()},
             **({"judge_rows": dict(self.judge_rows.report)} if self.judge_rows else {}),
-            "unlabelled": draws.rows.unlabelled,
+            "unlabelled": rows.unlabelled,
             "proposed": draws.proposed,
         }
         return compiled
@@ -266,7 +256,7 @@ class RandomSearch(Prompting):
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         for number in range(self.candidates):
-            name, make = draws.numbered(number, self.demos)
+            name, make = draws.numbered(number)
             selection.score(name, with_prompts(draws.task.student, draws.kept(name, make)))
 
 

@@ -16,16 +16,9 @@ from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import judges
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.judges.weighed import draw_evenly
-from raisf.optimize.optimizers.base import Compilation, Examples
+from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.row_writer import RowWriter
-from raisf.optimize.optimizers.training_rows import (
-    MAX_VALIDATION,
-    SPLITS,
-    JudgeTraining,
-    Source,
-    chosen_predictors,
-    local_base,
-)
+from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -62,14 +55,11 @@ class FinetuneJudges(JudgeTraining):
 
     how = "weights"
 
-    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        self._check_answered(trainset, valset)
+    def _told(self, student: dspy.Module) -> Any:
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
             check_rank(lm, training)
-        return [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, training.told()] + (
-            [self.judge_rows.identity()] if self.judge_rows else []
-        )
+        return training.told()
 
     def _trained(self, names: set[str], program: dspy.Module) -> str:
         """What tables call it: the paper's "judges only", "all", or the predictors."""
@@ -90,9 +80,7 @@ class FinetuneJudges(JudgeTraining):
         rng = random.Random(training.seed)
         sources = self._sources(task, list(bases), rng)
         missing = self._without_rows(program, sources, bases)
-        made = {
-            name: _Made(program, name, bases[name], sources, self.rows, rng) for name in bases if name not in missing
-        }
+        made = {name: _Made(program, name, lm, sources, rng) for name, lm in bases.items() if name not in missing}
         compiled: Any = copy_of(program)
         ours = dict(compiled.named_predictors())
         reports = {}
@@ -113,7 +101,7 @@ class FinetuneJudges(JudgeTraining):
                 stopped = f"{self.work} keeps what is trained, and the same command goes on from there"
                 raise KeyboardInterrupt(stopped) from None
             ours[name].lm = bases[name].with_weights(folder)
-            report = {key: value for key, value in read_json(folder / TRAINING).items() if key not in ("settings",)}
+            report = {key: value for key, value in read_json(folder / TRAINING).items() if key != "settings"}
             reports[name] = {"source": sources[0].origin(name), **report, "rows": data.counts, "dropped": data.dropped}
         settings = {"training": training.told(), "seed": training.seed}
         trained = self._trained(set(made), program)
@@ -124,15 +112,7 @@ class FinetuneJudges(JudgeTraining):
 class _Made:
     """A predictor's training and validation rows as text, and the count of what was dropped on the way."""
 
-    def __init__(
-        self,
-        program: dspy.Module,
-        name: str,
-        lm: LocalLM,
-        sources: list[Source],
-        n: int,
-        rng: random.Random,
-    ):
+    def __init__(self, program: dspy.Module, name: str, lm: LocalLM, sources: list[Source], rng: random.Random):
         predictor: Any = dict(program.named_predictors())[name]
         writer = RowWriter(program, name, lm)
         self.adapter: Any = writer.adapter
@@ -140,13 +120,13 @@ class _Made:
         self.parts: list[list[TrainingRow]] = []
         self.counts: dict[str, dict[str, int]] = {}
         verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(predictor.signature) or [""])[0]
-        for split, source, most in zip(SPLITS, sources, (n, MAX_VALIDATION), strict=True):
+        for source in sources:
             found = source.rows_of(name)
-            drawn = draw_evenly(found, verdict, most, rng)
+            drawn = draw_evenly(found, verdict, source.most, rng)
             counts = Counter(str(row.get(verdict, "")) for row in drawn)
             if verdict and len(counts) < 2:
                 raise InputError(
-                    f"{name!r} needs {split} rows of more than one {verdict}, found {len(found)} of "
+                    f"{name!r} needs {source.split} rows of more than one {verdict}, found {len(found)} of "
                     f"{next(iter(counts))!r} alone: give questions of several sorts"
                 )
             weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
@@ -157,4 +137,4 @@ class _Made:
             texts = list(zip(map(writer.messages, drawn), counted, strict=True))
             self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
             self.dropped += sum(text is None for text, _ in texts)
-            self.counts[split] = dict(counts) if verdict else {"rows": len(drawn)}
+            self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}

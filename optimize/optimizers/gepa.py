@@ -24,11 +24,10 @@ from raisf.lm.connect import explain
 from raisf.optimize.judges.feedback import Feedback
 from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
-from raisf.optimize.optimizers.selection import Metric, Selection, answer_accuracy
+from raisf.optimize.optimizers.selection import Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
 from raisf.optimize.runs import as_share, plain, results, with_steps
 from raisf.utils.errors import InputError, LMError
-from raisf.utils.journal import Journal
 
 # Questions a reflection: the package's default; more make the prompt long, fewer show chance.
 MINIBATCH = 3
@@ -85,17 +84,7 @@ class GEPA(Prompting):
         feedback = Feedback(student, trainset, draws.rows, score)
         lm = reflection_lm(self.reflection_lm, student)
         budget = self.trials * len(selection.valset)
-        adapter: Any = _Adapter(
-            program,
-            selection,
-            feedback,
-            self.metric,
-            lm,
-            draws.task.journal,
-            threads=self.threads,
-            trainset=trainset,
-            budget=budget,
-        )
+        adapter: Any = _Adapter(program, draws, selection, feedback, lm, budget)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints on its own
             result = optimize(
                 seed_candidate={name: prompts_of(program)[name]["instructions"] for name in instructed(program)},
@@ -123,20 +112,16 @@ class _Adapter:
     def __init__(
         self,
         program: dspy.Module,
+        draws: Draws,
         selection: Selection,
         feedback: Feedback,
-        metric: Metric,
         reflection_lm: dspy.LM,
-        journal: Journal,
-        *,
-        threads: int,
-        trainset: Sequence[dspy.Example],
         budget: int,
     ):
         self.error: Exception | None = None
-        self._program, self._selection, self._feedback, self._metric = program, selection, feedback, metric
-        self._lm, self._journal, self._threads = reflection_lm, journal, threads
-        self._places = {id(example): place for place, example in enumerate(trainset)}
+        self._program, self._selection, self._feedback, self._lm = program, selection, feedback, reflection_lm
+        self._metric, self._threads, self._journal = draws.options.metric, draws.options.threads, draws.task.journal
+        self._places = {id(example): place for place, example in enumerate(draws.sample)}
         self._blamed: Counter[str] = Counter()
         self._proposals = self._unreadable = 0
         bar = selection.bar

@@ -53,7 +53,7 @@ class MIPRO(Prompting):
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         student, journal = draws.task.student, draws.task.journal
-        shown = [draws.kept(*draws.numbered(number, self.demos)) for number in range(self.candidates)]
+        shown = [draws.kept(*draws.numbered(number)) for number in range(self.candidates)]
         choices = [prompts_of(student), *shown]
         own = {name: prompts["instructions"] for name, prompts in choices[0].items()}
         reached = instructed(student)
@@ -109,15 +109,9 @@ def search(
 ) -> None:
     """Tries combinations of instructions and demonstrations, predictor by predictor; the selection keeps the scores.
 
-    The search is deterministic: a compilation that goes on makes the same trials, with values of the journal.
-
-    Args:
-        student: To begin with; its own prompts are the first choice of each predictor.
-        selection: Scores each trial on the whole validation set.
-        instructions: By predictor's name, those it chooses from.
-        choices: Prompts whose demonstrations it chooses from.
-        trials: How many combinations are tried.
-        seed: Of the search.
+    The search is deterministic: a compilation that goes on makes the same trials, with values of the journal. By
+    predictor's name there are instructions to choose from; the demonstrations are those of `choices`. The student's own
+    prompts are the first of both.
 
     Raises:
         LMError: An LM failed on ten questions in a row.

@@ -4,14 +4,14 @@ import contextlib
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import dspy
 
-from raisf.evaluation.examples import check_answered, gold_answers
+from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.identity import digest
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
@@ -27,7 +27,7 @@ from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
-from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, answer_exact_match, check_prices
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold, check_prices
 from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, check_rows
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -117,15 +117,10 @@ class OutcomeJudges(Optimizer):
 
     def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
         self._judges(student)
-        if self.metric in FROM_GOLD:
-            check_answered(trainset, "training")
-            check_answered(valset, "validation")
+        check_gold(self.metric, trainset, valset)
         settings = self.training.told() if self.training else None
         own = [self.by, self.call_price, self.search_price, self.rows, self.labels, self.seed, settings]
         return [*own, self._learner()._settings(student, trainset, valset)]
-
-    def _functions(self) -> list[Callable[..., Any]]:
-        return [self.metric]
 
     def _judges(self, student: dspy.Module) -> list[str]:
         """The judges that are to learn from outcomes."""
@@ -179,7 +174,7 @@ class OutcomeJudges(Optimizer):
             "failed": found.failed,
             "unreadable": found.unreadable,
             "validation": {"questions": held_out.questions, "failed": held_out.failed},
-            **(self._seconds(found, held_out) if self.tries is not None else {}),
+            **(_seconds(found, held_out) if self.tries is not None else {}),
             "judges": {judge: _judge_report(judge, found, taken[judge]) for judge in wanted},
         }
         for judge, gold in self._gold(trying, task.student, samples[0], wanted, task.journal).items():
@@ -201,10 +196,6 @@ class OutcomeJudges(Optimizer):
         with Journal.alone(self.tries, "tries", identity) as journal:
             yield journal
 
-    def _seconds(self, *parts: Advantages) -> dict[str, float]:
-        names = ("seconds", "seconds_before")
-        return {name: round(sum(getattr(part, name) for part in parts), 2) for name in names}
-
     def _gold(
         self, trying: Trying, student: RAISF, examples: Examples, wanted: Sequence[str], journal: Journal
     ) -> dict[str, dict[tuple[str, ...], str]]:
@@ -224,6 +215,11 @@ class OutcomeJudges(Optimizer):
             pairs = relevance_examples(answered, student.retriever, student.k)
             gold["relevance"] = {(row.question, row.passage): row.verdict for row in pairs}
         return gold
+
+
+def _seconds(*parts: Advantages) -> dict[str, float]:
+    names = ("seconds", "seconds_before")
+    return {name: round(sum(getattr(part, name) for part in parts), 2) for name in names}
 
 
 def _options_of(kind: type[Any]) -> set[str]:

@@ -20,17 +20,10 @@ from raisf.lm.local.probes import PROBE, Probe, read_probe, read_report
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.judges.weighed import draw_evenly
-from raisf.optimize.optimizers.base import Compilation, Examples
+from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.optimizers.row_writer import format_of
-from raisf.optimize.optimizers.training_rows import (
-    MAX_VALIDATION,
-    SPLITS,
-    JudgeTraining,
-    Source,
-    chosen_predictors,
-    local_base,
-)
+from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder
 
@@ -68,11 +61,9 @@ class ProbeJudges(JudgeTraining):
 
     how = "probe"
 
-    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
-        self._check_answered(trainset, valset)
+    def _told(self, student: dspy.Module) -> Any:
         self.bases(student)
-        asked = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self.seed]
-        return asked + ([self.judge_rows.identity()] if self.judge_rows else [])
+        return self.seed
 
     def bases(self, student: dspy.Module) -> dict[str, LocalLM]:
         """By predictor that gets a probe, what it is read off."""
@@ -122,11 +113,8 @@ class ProbeJudges(JudgeTraining):
         self, program: dspy.Module, name: str, lm: LocalLM, sources: list[Source], rng: random.Random
     ) -> tuple[Path, dict[str, dict[str, int]]]:
         """The folder with a predictor's probe, fitted unless it lies there, and how many rows of each label it has."""
-        data = [
-            _Asked.of(program, name, lm, source.rows_of(name), split, most, rng, name in source.gold.judge)
-            for split, source, most in zip(SPLITS, sources, (self.rows, MAX_VALIDATION), strict=True)
-        ]
-        counts = {split: part.counts for split, part in zip(SPLITS, data, strict=True)}
+        data = [_Asked.of(program, name, lm, source, rng) for source in sources]
+        counts = {source.split: part.counts for source, part in zip(sources, data, strict=True)}
         identity = digest([lm.base, lm.adapter_name, [part.identity for part in data]])
         out = Path(self.work) / f"{name}-probe-{identity[:8]}"
         with contextlib.suppress(InputError):  # nothing is there, or something torn: it is fitted again
@@ -160,33 +148,24 @@ class _Asked:
     weights: list[float]  # among the rows of its label
 
     @classmethod
-    def of(
-        cls,
-        program: dspy.Module,
-        name: str,
-        lm: LocalLM,
-        rows: Sequence[dspy.Example],
-        split: str,
-        most: int,
-        rng: random.Random,
-        weighed: bool,
-    ) -> "_Asked":
+    def of(cls, program: dspy.Module, name: str, lm: LocalLM, source: Source, rng: random.Random) -> "_Asked":
         predictor: Any = dict(program.named_predictors())[name]
         output, labels = scored_labels(predictor.signature, bools=True) or ("", [])
         # A bool is labelled true and false.
-        named = [(row, str(row[output]).lower() if isinstance(row[output], bool) else row[output]) for row in rows]
+        said = [(row, row[output]) for row in source.rows_of(name)]
+        named = [(row, str(value).lower() if isinstance(value, bool) else value) for row, value in said]
         fitting = [dspy.Example(row, **{output: label}) for row, label in named if label in labels]
-        drawn = draw_evenly(fitting, output, most, rng)
+        drawn = draw_evenly(fitting, output, source.most, rng)
         found = {row[output] for row in drawn}
-        least, wanted = (len(labels), "each label") if split == SPLITS[0] else (2, "more than one label")
+        least, wanted = (len(labels), "each label") if source.split == "train" else (2, "more than one label")
         if len(found) < least:
             raise InputError(
-                f"{name!r} needs {split} rows of {wanted} ({', '.join(labels)}), found {len(drawn)} of "
+                f"{name!r} needs {source.split} rows of {wanted} ({', '.join(labels)}), found {len(drawn)} of "
                 f"{', '.join(sorted(found)) or 'none'}: give questions of several sorts"
             )
         groups = [str(row.get("question", place)) for place, row in enumerate(drawn)]
         gold = [labels.index(row[output]) for row in drawn]
-        own = [weight_of(row) if weighed else None for row in drawn]
+        own = [weight_of(row) if name in source.gold.judge else None for row in drawn]
         weights = [1.0 if weight is None else weight for weight in own]
         return cls(_requests(program, name, lm, drawn), labels, gold, groups, weights)
 

@@ -73,24 +73,15 @@ def fit_probe(
         The probe, and what is known of it: `C`, the chosen point's `log_loss` and `auroc` under `validation`,
         and `curve`, all points.
     """
-    best: tuple[Point, Probe] | None = None
-    curve: list[Point] = []
+    tried: list[tuple[Point, Probe]] = []
     for place, layer in enumerate(layers):
         features, mean, scale = _standardised(train.states[:, place])
         for penalty, weight, bias in _fitted(features, np.eye(len(labels))[train.gold], train.weights):
             probe = Probe(tuple(labels), layer, weight, bias, mean, scale)
-            point = _measured(probe, penalty, validation, place)
-            curve.append(point)
-            if best is None or (point.log_loss, -point.auroc) < (best[0].log_loss, -best[0].auroc):
-                best = point, probe
-    assert best is not None
-    chosen, probe = best
+            tried.append((_measured(probe, penalty, validation, place), probe))
+    chosen, probe = min(tried, key=lambda one: (one[0].log_loss, -one[0].auroc))
     report = {"log_loss": chosen.log_loss, "auroc": chosen.auroc, "n": len(validation.gold)}
-    return probe, {
-        "C": chosen.C,
-        "validation": report,
-        "curve": [asdict(point) for point in curve],
-    }
+    return probe, {"C": chosen.C, "validation": report, "curve": [asdict(point) for point, _ in tried]}
 
 
 def _standardised(states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 from rich.progress import Progress
 
-from raisf.evaluation.examples import answer_of, gold_answers
+from raisf.evaluation.examples import answer_of, check_answered, gold_answers
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
 from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
@@ -54,10 +54,6 @@ def _gold(example: dspy.Example) -> list[str]:
     return answers
 
 
-FROM_GOLD: tuple[Metric, ...] = (answer_exact_match, answer_accuracy)
-"""The metrics that want gold answers."""
-
-
 def metric_for(examples: Sequence[dspy.Example]) -> Metric:
     """What counts as a right answer to some questions: accuracy where each is answered yes or no, else exact match."""
     closed = bool(examples) and all(is_yes_no(gold_answers(example)) for example in examples)
@@ -86,6 +82,13 @@ def check_metric(metric: Metric) -> None:
             f"the metric {metric_name(metric)}{signature} cannot be called as metric(example, prediction, trace) "
             f"({error}): let it take these three, and no more without a default"
         ) from error
+
+
+def check_gold(metric: Metric, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+    """Refuses, before any work, questions that a metric of ours cannot score: one of these ends all runs."""
+    if metric in (answer_exact_match, answer_accuracy):
+        check_answered(trainset, "training")
+        check_answered(valset, "validation")
 
 
 def metric_name(metric: Metric) -> str:

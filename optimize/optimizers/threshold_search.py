@@ -5,8 +5,7 @@ import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple
 
 import dspy
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from raisf.evaluation.judges import cuts
 from raisf.evaluation.runner import Patience
 from raisf.optimize.inner_traces import leave_traces, with_traces
-from raisf.optimize.judges.judgements import Judge
 from raisf.optimize.optimizers.fold_choice import choose
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.selection import Metric
@@ -25,22 +23,30 @@ from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
 
-WITH_THRESHOLD = get_args(Judge)
-Thresholds = tuple[float, ...]
-"""Of each of `WITH_THRESHOLD`, also of those that the program does not ask."""
-
 # Quantiles of a judge's probabilities that are tried, by how many judges have any: each combination is a run over the
 # validation set, from memory mostly.
 GRID = {1: 6, 2: 6, 3: 3}
 
 
-def thresholds_of(program: RAISF) -> Thresholds:
-    """A program's thresholds."""
-    return tuple(getattr(program, f"{judge}_threshold") for judge in WITH_THRESHOLD)
+class Thresholds(NamedTuple):
+    """Of each judge that has one, also of those that the program does not ask."""
+
+    know: float
+    relevance: float
+    sufficiency: float
+
+    @classmethod
+    def of(cls, program: RAISF) -> "Thresholds":
+        """A program's."""
+        return cls(*(getattr(program, f"{judge}_threshold") for judge in cls._fields))
+
+    def give(self, program: RAISF) -> None:
+        """Lets a program have these."""
+        for judge, at in self._asdict().items():
+            setattr(program, f"{judge}_threshold", at)
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(NamedTuple):
     """What each validation question came to, in their order.
 
     Attributes:
@@ -111,8 +117,7 @@ class Trial:
         """The answers with these thresholds."""
         if thresholds in self._found:
             return self._found[thresholds]
-        for judge, at in zip(WITH_THRESHOLD, thresholds, strict=True):
-            setattr(self.program, f"{judge}_threshold", at)
+        thresholds.give(self.program)
 
         def row(example: dspy.Example, run: dspy.Prediction) -> tuple[float, float, float]:
             with self._lock:
@@ -154,27 +159,22 @@ def best_answers(
 ) -> tuple[Thresholds, Answers]:
     """The thresholds with the best answers, and the answers under those that were chosen without their fold.
 
-    Each judge's are what it has, that of `more`, and quantiles of the probabilities that the program meets.
-
-    Args:
-        trial: Of the program.
-        now: The thresholds that hold, and stay if none are better beyond chance.
-        more: By judge, one that is worth trying.
-        prices: Of a call and of a search, in right answers.
-        groups: What each question is drawn with, (n,).
+    Each judge's are what it has `now`, that of `more`, and quantiles of the probabilities that the program meets. Those
+    that hold now stay if none are better beyond chance. `prices` are a call's and a search's, in right answers;
+    `groups` are what each question is drawn with, (n,).
     """
     trial.at(now)
-    most = GRID[max(1, sum(bool(trial.seen[judge]) for judge in WITH_THRESHOLD))]
+    most = GRID[max(1, sum(map(bool, trial.seen.values())))]
     grid = []
-    for judge, at in zip(WITH_THRESHOLD, now, strict=True):
+    for judge, at in now._asdict().items():
         seen = list(trial.seen[judge])
         grid.append(list(dict.fromkeys([at, more.get(judge, at), *cuts(seen, 0, 1, most=most)])) if seen else [at])
-    tried: list[Thresholds] = [tuple(map(float, one)) for one in itertools.product(*grid)]
+    tried = [Thresholds(*map(float, one)) for one in itertools.product(*grid)]
     trial.expect(len(tried))
     found = [trial.at(one) for one in tried]  # the first is what holds now
     chosen, picks = choose(np.array([answers.worth(*prices) for answers in found]), groups)
     places = np.arange(len(picks))
-    held_out = Answers(*(np.array([getattr(a, name) for a in found])[picks, places] for name in Answers.__slots__))
+    held_out = Answers(*(np.array(values)[picks, places] for values in zip(*found, strict=True)))
     return tried[chosen], held_out
 
 
@@ -182,8 +182,8 @@ def guarded(trial: Trial, now: Thresholds, fitted: Mapping[str, float]) -> Thres
     """The fitted thresholds, as many of them as can be set without costing answers."""
     least = trial.at(now).right.mean() - 1e-12
     for many in range(len(fitted), 0, -1):
-        for some in itertools.combinations([judge for judge in WITH_THRESHOLD if judge in fitted], many):
-            moved = tuple(fitted[judge] if judge in some else at for judge, at in zip(WITH_THRESHOLD, now, strict=True))
+        for some in itertools.combinations([judge for judge in now._fields if judge in fitted], many):
+            moved = now._replace(**{judge: fitted[judge] for judge in some})
             if trial.at(moved).right.mean() >= least:
                 return moved
     return now

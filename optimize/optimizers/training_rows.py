@@ -2,13 +2,12 @@
 
 import logging
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
 
-from raisf.evaluation.examples import check_answered
 from raisf.evaluation.runner import check_ran, error_text
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
@@ -20,7 +19,7 @@ from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.labels import Labels, check_labels_option, know_examples
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
-from raisf.optimize.optimizers.selection import FROM_GOLD, Metric, answer_exact_match
+from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold
 from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
@@ -35,7 +34,6 @@ logger = logging.getLogger(__name__)
 MAX_VALIDATION = 200
 # Training questions a wanted row: a question gives one to three rows, of which the rarer verdict decides how many fit.
 QUESTIONS_A_ROW = 2
-SPLITS = ("train", "validation")
 GROUPS = ("judges", "all")
 """Words for several predictors at once."""
 
@@ -59,14 +57,14 @@ class JudgeTraining(Optimizer):
         check_labels_option(self.labels)
         super().__post_init__()
 
-    def _functions(self) -> list[Callable[..., Any]]:
-        return [self.metric]
+    def _settings(self, student: dspy.Module, trainset: Examples, valset: Examples) -> Any:
+        check_gold(self.metric, trainset, valset)
+        own = [getattr(self.base, "model", self.base), self.predictors, self.rows, self.labels, self._told(student)]
+        return own + ([self.judge_rows.identity()] if self.judge_rows else [])
 
-    def _check_answered(self, *sets: Examples) -> None:
-        """Refuses, before any work, questions that the metric cannot score: one of these ends all runs."""
-        if self.metric in FROM_GOLD:
-            for split, examples in zip(("training", "validation"), sets, strict=True):
-                check_answered(examples, split)
+    def _told(self, student: dspy.Module) -> Any:
+        """The settings beside those that are shared, JSON-able; what cannot be used is refused here."""
+        raise NotImplementedError
 
     @property
     def _lenient(self) -> bool:
@@ -81,10 +79,8 @@ class JudgeTraining(Optimizer):
         if self.judge_rows is not None:
             self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
             taught = self.judge_rows.parts(*parts)
-        learnt, held = [
-            Source.of(task, sample, chosen, split, self, rows)
-            for split, sample, rows in zip(SPLITS, samples, taught, strict=True)
-        ]
+        learnt = Source.of(task, samples[0], chosen, "train", self.rows, self, taught[0])
+        held = Source.of(task, samples[1], chosen, "validation", MAX_VALIDATION, self, taught[1])
         held.leave_out(learnt)
         return [learnt, held]
 
@@ -131,16 +127,11 @@ class JudgeTraining(Optimizer):
         predictors: dict[str, Any],
         missing: dict[str, str],
     ) -> dict[str, Any]:
-        """The `compile_report`.
+        """The `compile_report`, with what there is to say of each predictor that was trained, and why others were not.
 
-        Args:
-            task: What was compiled.
-            sources: Where the rows came from, for each split.
-            trained: What tables call it.
-            settings: How it was trained.
-            predictors: By predictor that was, what there is to say.
-            missing: By predictor that was not, why.
+        `trained` is what tables call it.
         """
+        rows = self.judge_rows
         return {
             "how": self.how,
             "trained": trained,
@@ -150,27 +141,21 @@ class JudgeTraining(Optimizer):
             "valset": len(task.valset),
             "predictors": predictors,
             "missing": missing,
-            **(
-                {"judge_rows": {**self.judge_rows.report, **self._held_out(task, predictors)}}
-                if self.judge_rows
-                else {}
-            ),
+            **({"judge_rows": {**rows.report, **_held_out(rows, task, predictors)}} if rows else {}),
             "unlabelled": {
-                f"{name}, {split}": told
-                for split, source in zip(SPLITS, sources, strict=True)
-                for name, told in source.gold.unlabelled.items()
+                f"{name}, {source.split}": told for source in sources for name, told in source.gold.unlabelled.items()
             },
-            "runs": {split: source.runs for split, source in zip(SPLITS, sources, strict=True) if source.runs},
+            "runs": {source.split: source.runs for source in sources if source.runs},
         }
 
-    def _held_out(self, task: Compilation, predictors: Collection[str]) -> dict[str, list[str]]:
-        """The predictors that were validated on training questions, since no row is of a validation question."""
-        parts = (task.trainset, task.valset)
-        if self.judge_rows is None or not self.judge_rows.holds_out(*parts):
-            return {}
-        validated = self.judge_rows.parts(*parts)[1]
-        judges = {name: JUDGE_ROLES.get(role_of(one)) for name, one in task.student.named_predictors()}
-        return {"held_out": [name for name in predictors if validated.get(judges[name] or "")]}
+
+def _held_out(rows: JudgeRows, task: Compilation, predictors: Collection[str]) -> dict[str, list[str]]:
+    """The predictors that were validated on training questions, since no row is of a validation question."""
+    if not rows.holds_out(task.trainset, task.valset):
+        return {}
+    validated = rows.parts(task.trainset, task.valset)[1]
+    judges = {name: JUDGE_ROLES.get(role_of(one)) for name, one in task.student.named_predictors()}
+    return {"held_out": [name for name in predictors if validated.get(judges[name] or "")]}
 
 
 def check_rows(rows: int) -> None:
@@ -181,9 +166,10 @@ def check_rows(rows: int) -> None:
 
 @dataclass(slots=True)
 class Source:
-    """What one split says each predictor should have done: gold where it does, else right runs."""
+    """What one split says each predictor should have done, in `most` rows each: gold where it does, else right runs."""
 
     split: str
+    most: int
     gold: Rows
     judging: Sequence[str] = ()
     traced: Traced = field(default_factory=Traced)
@@ -191,19 +177,19 @@ class Source:
 
     @classmethod
     def of(
-        cls, task: Compilation, examples: Examples, chosen: list[str], split: str, options: "JudgeTraining", taught: Any
+        cls,
+        task: Compilation,
+        examples: Examples,
+        chosen: list[str],
+        split: str,
+        most: int,
+        options: JudgeTraining,
+        taught: Any,
     ) -> "Source":
-        """The rows of a split. Labels and runs lie in the journal, since LMs may answer otherwise when asked again.
+        """The rows of a split for the chosen predictors; `taught`, by judge, take the place of gold's.
 
-        Args:
-            task: What is compiled.
-            examples: The split's.
-            chosen: The predictors that learn.
-            split: Its name, for the journal.
-            options: The optimizer.
-            taught: By judge, rows that take the place of gold's.
+        Labels and runs lie in the journal, since LMs may answer otherwise when asked again.
         """
-        most = options.rows if split == SPLITS[0] else MAX_VALIDATION
         gold = collect_rows(
             task.student,
             examples,
@@ -222,7 +208,7 @@ class Source:
         for name in judging:
             why = "no question has a gold answer" if name in asked else "the program does not ask it"
             gold.missing.setdefault(name, InputError(why))
-        source = cls(split, gold, judging, taught=task.teacher is not None)
+        source = cls(split, most, gold, judging, taught=task.teacher is not None)
         if any(source._may_trace(name) for name in chosen):
             source.traced = traced_rows(
                 task.teacher or task.student,

@@ -103,7 +103,7 @@ def test_runs_that_cannot_be_read_are_not_told_as_failures_of_the_lm(caplog: pyt
 def test_who_is_taught_by_runs_that_all_fail_is_told_why() -> None:
     """The message asked for more questions."""
     task: Any = types.SimpleNamespace(student=_failing(), teacher=None, journal=None)
-    source = Source.of(task, sets(5)["trainset"], ["self"], "train", raisf.FinetuneJudges(progress=False), None)
+    source = Source.of(task, sets(5)["trainset"], ["self"], "train", 9, raisf.FinetuneJudges(progress=False), None)
     assert "of 5 runs 5 failed (the last time with: " in (said := str(source.why("self"))) and "no route" in said
 
 

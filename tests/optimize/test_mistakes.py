@@ -169,10 +169,10 @@ def test_nothing_is_validated_on_that_was_learnt_as_a_sub_question(caplog: pytes
     def rows(*questions: str) -> Any:
         return type("Rows", (), {"of": {"know": [dspy.Example(question=one) for one in questions]}})()
 
-    held = Source("validation", rows("Who wrote Emma?", "Who wrote Hamlet?"))
-    held.leave_out(Source("training", rows("Where was its author born?", " who wrote  Emma?")))
+    held = Source("validation", 9, rows("Who wrote Emma?", "Who wrote Hamlet?"))
+    held.leave_out(Source("training", 9, rows("Where was its author born?", " who wrote  Emma?")))
     assert [row.question for row in held.gold.of["know"]] == ["Who wrote Hamlet?"] and not caplog.text
-    held.leave_out(Source("training", rows("Who wrote Hamlet?")))
+    held.leave_out(Source("training", 9, rows("Who wrote Hamlet?")))
     assert (
         len(held.gold.of["know"]) == 1
         and "know: all validation rows are about questions that are learnt" in caplog.text
