@@ -21,13 +21,7 @@ Searched = TypeVar("Searched", bound=Index | RemoteIndex)
 class Holder(Protocol[Searched]):
     """What searches an index; another may be put in its place at any time."""
 
-    @property
-    def index(self) -> Searched:
-        """The index."""
-        ...
-
-    @index.setter
-    def index(self, fresh: Searched) -> None: ...
+    index: Searched
 
 
 class Watcher:

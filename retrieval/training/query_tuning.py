@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, Tower, find_model
-from raisf.retrieval.store.manifest import INDEX, MANIFEST, as_json
+from raisf.retrieval.store.manifest import INDEX, MANIFEST
 from raisf.retrieval.store.segments import vectors_folder
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.files import atomic_folder, link_or_copy, write_json
@@ -153,4 +153,4 @@ class QueryStudent:
             for name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 link_or_copy(old.path / name, folder / name)
-            write_json(folder / MANIFEST, as_json(manifest))
+            write_json(folder / MANIFEST, dataclasses.asdict(manifest))

@@ -34,7 +34,7 @@ def test_queries_that_arrive_together_are_searched_together(index: Index, monkey
     batcher = Batcher(index)
     jobs = [(f"Hamlet sea chess {n}", 1 + n % 2, "page = 1" if n % 4 < 2 else None) for n in range(16)]
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda job: batcher.search([job[0]], job[1], job[2])[1][0], jobs))
+        found = list(pool.map(lambda job: batcher.submit([job[0]], job[1], job[2]).result()[1][0], jobs))
     batcher.close(20)
     monkeypatch.undo()
     assert found == [index(query, k, where) for query, k, where in jobs]
@@ -47,12 +47,12 @@ def test_an_index_that_another_has_replaced_is_freed_though_nobody_asks(passages
     """A server that had rest after a change held both in memory, until its next search but one."""
     batcher = Batcher(build_index(passages, tmp_path / "old", "bm25", progress=False))
     gone = weakref.ref(batcher.index)
-    assert batcher.search(["chess"], 1, None)[1]
+    assert batcher.submit(["chess"], 1, None).result()[1]
     batcher.index = build_index(passages[:3], tmp_path / "new", "bm25", progress=False)
     end = time.monotonic() + 10
     while gone() is not None and time.monotonic() < end:
         time.sleep(0.01)
-    assert gone() is None and batcher.search(["chess"], 1, None) == (batcher.index, [[]])
+    assert gone() is None and batcher.submit(["chess"], 1, None).result() == (batcher.index, [[]])
     batcher.close(20)
 
 
@@ -86,7 +86,7 @@ def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monke
 def test_after_an_error_it_searches_on(k: int, where: str | None, index: Index):
     batcher = Batcher(index)
     with pytest.raises(InputError):
-        batcher.search(["a"], k, where)
-    searched, found = batcher.search(["Hamlet"], 1, None)
+        batcher.submit(["a"], k, where).result()
+    searched, found = batcher.submit(["Hamlet"], 1, None).result()
     assert searched is index and found[0][0].title == "Hamlet"
     batcher.close(20)
