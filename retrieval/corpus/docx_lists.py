@@ -11,7 +11,6 @@ from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.web import number_of
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-OFF = ("0", "false", "off")
 BULLET = "- "
 """What stands before an item without a number."""
 
@@ -31,14 +30,14 @@ class _Level:
 
     @classmethod
     def of(cls, lvl: Any) -> "_Level":
-        restart, legal = _told(lvl, f"{W}lvlRestart"), lvl.find(f"{W}isLgl")
+        restart = _told(lvl, f"{W}lvlRestart")
         return cls(
             (_told(lvl, f"{W}lvlText") or "").strip(),
             _told(lvl, f"{W}numFmt") or "decimal",
             number_of(_told(lvl, f"{W}start"), 1),
             None if restart is None else number_of(restart, 0),
             _told(lvl, f"{W}pStyle"),
-            legal is not None and legal.get(f"{W}val") not in OFF,
+            is_on(lvl.find(f"{W}isLgl")),
         )
 
 
@@ -122,6 +121,11 @@ def list_marks(paragraphs: Iterable[Any], relations: Iterable[Any], styles: Mapp
         return found.mark(by_style if own is None and by_style is not None else number_of(own or named, 0))
 
     return {paragraph: mark for paragraph in paragraphs if (mark := mark_of(paragraph))}
+
+
+def is_on(mark: Any) -> bool:
+    """Whether a switch is there and not set to be off."""
+    return mark is not None and mark.get(f"{W}val") not in ("0", "false", "off")
 
 
 def _first(told: Iterable[Any]) -> Any:

@@ -10,10 +10,10 @@ from typing import Any
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import is_title, title_of, without_front_matter
-from raisf.retrieval.corpus.web import named_grid
+from raisf.retrieval.corpus.web import grid_of, rows_in_words
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -108,19 +108,16 @@ class _Reader:
             elif node.tagname == "#text":
                 names = []
 
-    def parts(self) -> Iterator[_Part]:
-        """The headings of the document in their order, each with its paragraphs."""
-        yield from self._parts(self._document, "", 0)
-
-    def _parts(self, section: Any, heading: str, level: int) -> Iterator[_Part]:
-        line = self._line
+    def parts(self, section: Any = None, heading: str = "", level: int = 0) -> Iterator[_Part]:
+        """The headings of a section, else of the document, in their order, each with its paragraphs."""
+        section, line = section or self._document, self._line
         below = [node for node in section.children if node.tagname == "section"]
         own = [node for node in section.children if node.tagname not in ("section", "title")]
         yield _Part(heading, level, line, [block for node in own for block in self._block(node)])
         for node in below:
             title = node.children[0]
             self._line = max((title.line or self._line + 1) - 1, 1)  # docutils tells the underline's
-            yield from self._parts(node, clean(self._words(title)), level + 1)
+            yield from self.parts(node, clean(self._words(title)), level + 1)
 
     def _blocks(self, node: Any) -> Iterator[Block]:
         for child in node.children:
@@ -201,9 +198,9 @@ class _Reader:
             places.append(max(first, next((blocks[0][0][0][1] for blocks in found.values() if blocks), first)))
             for cell in row.children:
                 cell["colspan"], cell["rowspan"] = (str(cell.get(more, 0) + 1) for more in ("morecols", "morerows"))
-        grid = named_grid([row.children for row in rows], texts, named)
+        grid = grid_of([row.children for row in rows], texts, named)
         places = [*places[: 1 if named else 0], *places[named:]]
-        told = zip(places, table_rows(grid, bool(named)), strict=True)
+        told = zip(places, rows_in_words(grid, named, {}), strict=True)
         yield from (([(0, place)], text) for place, text in told if text)
 
     def _words(self, node: Any) -> str:
