@@ -38,7 +38,6 @@ def write_segment(
         kept: See `encode`.
     """
     folder = index / SEGMENTS / name
-    shutil.rmtree(folder, ignore_errors=True)  # what a crash has left
     folder.mkdir(parents=True)
     count = _write_passages(folder, passages)
     if not checkpoint:
@@ -67,7 +66,6 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
     from raisf.retrieval.store.vectors import Gathered, Vectors
 
     folder = index / SEGMENTS / name
-    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     count = _write_passages(folder, (passage for segment in segments for passage in live_passages(index, segment)))
     if segments[0].search == "none":
