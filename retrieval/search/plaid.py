@@ -122,13 +122,7 @@ class Plaid:
         self._count = len(self._scorer.doclens)
 
     def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
-        """The about `k` best passages for each query `(n_tokens, dim)`, best first.
-
-        Args:
-            queries: Their vectors.
-            k: How many passages at most.
-            allowed: Which passages may be found, bool `(n_passages,)`; None: all.
-        """
+        """The about `k` best passages for each query; see `MaxSim.search`."""
         import torch
 
         candidates = max(CANDIDATES, 4 * k)
