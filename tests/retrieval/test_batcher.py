@@ -3,7 +3,6 @@
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,8 @@ def test_queries_that_arrive_together_are_searched_together(index: Index, monkey
     monkeypatch.setattr(Index, "search_many", slow)
     batcher = Batcher(index)
     jobs = [(f"Hamlet sea chess {n}", 1 + n % 2, "page = 1" if n % 4 < 2 else None) for n in range(16)]
-    with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda job: batcher.submit([job[0]], job[1], job[2]).result()[1][0], jobs))
+    answers = [batcher.submit([query], k, where) for query, k, where in jobs]
+    found = [answer.result()[1][0] for answer in answers]
     batcher.close(20)
     monkeypatch.undo()
     assert found == [index(query, k, where) for query, k, where in jobs]
@@ -68,16 +67,13 @@ def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monke
 
     monkeypatch.setattr(Index, "search_many", breaks)
     batcher = Batcher(index)
-    with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(batcher.search, ["Hamlet"], 1, None)
-        begun.wait(20)
-        rest = [pool.submit(batcher.search, [query], 1, None) for query in ("chess", "bad", "octopus")]
-        while batcher._waiting.qsize() < 3:
-            time.sleep(0.01)
-        together.set()
-        with pytest.raises(TypeError, match="a tokenizer"):
-            rest[1].result()
-        titles = [answer.result()[1][0][0].title for answer in (first, rest[0], rest[2])]
+    first = batcher.submit(["Hamlet"], 1, None)
+    begun.wait(20)
+    rest = [batcher.submit([query], 1, None) for query in ("chess", "bad", "octopus")]
+    together.set()
+    with pytest.raises(TypeError, match="a tokenizer"):
+        rest[1].result()
+    titles = [answer.result()[1][0][0].title for answer in (first, rest[0], rest[2])]
     batcher.close(20)
     assert titles == ["Hamlet", "Chess", "Octopus"]
 
