@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.corpus.docx_lists import BULLET, is_on, list_marks
+from raisf.retrieval.corpus.docx_lists import BULLET, is_on, list_marks, value_of
 from raisf.retrieval.corpus.docx_lists import W as _W
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign, table_rows
@@ -115,8 +115,7 @@ def _sections(
             lines += [*_rows(element, marks), *below]
             continue
         text = _text(element)
-        named = element.find(f"{_W}pPr/{_W}pStyle")
-        used = None if named is None else styles.get(named.get(f"{_W}val"))
+        used = styles.get(value_of(element, f"{_W}pPr/{_W}pStyle") or "")
         style = (used and used.name) or ""
         depth = _level_of(used, text) if text.strip() else 0
         mark = marks.get(element, "") if text.strip() else ""
@@ -292,5 +291,4 @@ def _last(words: Sequence[str]) -> str:
 
 
 def _is_raised(run: Any, how: str = "superscript") -> bool:
-    mark = None if run is None else run.find(f"{_W}rPr/{_W}vertAlign")
-    return mark is not None and mark.get(f"{_W}val") == how
+    return value_of(run, f"{_W}rPr/{_W}vertAlign") == how
