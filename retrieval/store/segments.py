@@ -4,6 +4,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.encoding import Checkpoint, EncodedFolder, encode
 from raisf.retrieval.store.manifest import PASSAGES, PLAID, SEGMENTS, VECTORS, Segment
@@ -73,9 +75,7 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
     merged = _segment(name, count, packed or any(segment.packing for segment in segments))
     gathered = Gathered(folder / VECTORS, merged.packing is not None)
     for segment in segments:
-        keep = torch.ones(segment.passages, dtype=torch.bool)
-        keep[segment.deleted] = False
-        start = 0
+        keep, start = torch.from_numpy(alive_in(segment)), 0
         for tensors in Vectors(vectors_folder(index, segment)).files():
             end = start + len(tensors["lengths"])
             gathered.add(tensors, keep[start:end])
@@ -102,6 +102,13 @@ def live_passages(index: Path, segment: Segment) -> Iterable[Passage]:
     """The passages of a segment that are not deleted, in the order of their numbers."""
     deleted = set(segment.deleted)
     return (passage for number, passage in enumerate(read_segment(index, segment)) if number not in deleted)
+
+
+def alive_in(segment: Segment) -> np.ndarray:
+    """Which passages of a segment are not deleted, bool `(n_passages,)`."""
+    alive = np.ones(segment.passages, dtype=bool)
+    alive[segment.deleted] = False
+    return alive
 
 
 def _write_passages(folder: Path, passages: Iterable[Passage]) -> int:
