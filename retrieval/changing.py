@@ -136,15 +136,14 @@ def change_documents(
             return {passage.source for passage in writer.live()}
 
         def told(file: Skipped) -> None:
-            what = "its older version" if file.name in known else "what is left of its older version"
-            stays = not file.empty and (file.name in known or file.name in sources())
-            skip(
-                dataclasses.replace(file, reason=f"{file.reason}; {what} stays in the index" if stays else file.reason)
-            )
+            if not file.empty and (file.name in known or file.name in sources()):
+                what = "its older version" if file.name in known else "what is left of its older version"
+                file = dataclasses.replace(file, reason=f"{file.reason}; {what} stays in the index")
+            skip(file)
 
         prints = fingerprints(documents, told)
-        changed = [document for document in documents if known.get(document.name) != prints.get(document.name)]
-        names = {document.name for document in changed if document.name in prints}
+        changed = [one for one in documents if one.name in prints and prints[one.name] != known.get(one.name)]
+        names = {document.name for document in changed}
         there = {document.name for document in documents}
         hiding = [file for file in unseen if file.unseen]
 
@@ -164,8 +163,7 @@ def change_documents(
             before = {name: print for name, print in known.items() if not goes(name) and name not in torn}
             return {**before, **prints}
 
-        new = read_whole((document for document in changed if document.name in names), left_out, changes.seen)
-        return changes.apply(new, now, **place)
+        return changes.apply(read_whole(changed, left_out, changes.seen), now, **place)
 
 
 def fingerprints(documents: Iterable[Document], skip: Skip) -> dict[str, str]:

@@ -157,14 +157,11 @@ def index(
                 return kind.load(cached, checkpoint)
         return None
 
-    opened = kept()  # a cache that has it may be read-only
-    if opened is None:
-        check_cache(cached.parent)
-        with alone(cached.with_name(f".{cached.name}.lock")):  # of two processes the second waits, and opens it
-            opened = kept()
-            if opened is None:
-                opened = build_index(passages, cached, engine, checkpoint, progress=progress)
-    return opened
+    if opened := kept():  # a cache that has it may be read-only
+        return opened
+    check_cache(cached.parent)
+    with alone(cached.with_name(f".{cached.name}.lock")):  # of two processes the second waits, and opens it
+        return kept() or build_index(passages, cached, engine, checkpoint, progress=progress)
 
 
 def index_info(path: Path | str) -> dict[str, Any]:

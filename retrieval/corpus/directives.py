@@ -26,11 +26,7 @@ _CELL = re.compile(r"[ >]*(?:[-*+] +)?[`~:]{3,}[ \t]*\{")
 
 
 class Directives:
-    """Goes through the lines of a text.
-
-    Args:
-        lines: Of the text.
-    """
+    """Goes through the lines of a text."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines, self._place = lines, 0
@@ -42,11 +38,9 @@ class Directives:
         self._set = 0  # up to which line options are set
 
     def shown(self, line: str, fence: str) -> str | None:
-        """A line that is a mark of a directive, or stands in one that shows nothing, as Markdown; None of others.
+        """The next line as Markdown where it is a mark of a directive, or stands in one that shows nothing; else None.
 
-        Args:
-            line: The next one.
-            fence: Of the code that it is in.
+        The fence is that of the code that it is in.
         """
         self._place += 1
         closing = _closing(line)

@@ -1,5 +1,6 @@
 """Documents become passages: which files there are, who reads them, and what tells two versions of one apart."""
 
+import codecs
 import hashlib
 import os
 import stat
@@ -269,8 +270,6 @@ def _shown(name: str) -> str:
 def _check_encoding(encoding: str | None) -> None:
     if encoding is None:
         return
-    import codecs
-
     try:
         "".encode(encoding)  # base64 and its like are codecs too, but not of text
         if codecs.lookup(encoding).name in {codecs.lookup(name).name for name in _NO_TEXT}:

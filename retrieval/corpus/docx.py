@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.corpus.docx_lists import BULLET, OFF, list_marks
+from raisf.retrieval.corpus.docx_lists import BULLET, is_on, list_marks, value_of
 from raisf.retrieval.corpus.docx_lists import W as _W
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign, table_rows
 from raisf.retrieval.corpus.titles import title_of
-from raisf.retrieval.corpus.web import names_together, number_of, over_columns, rows_with
+from raisf.retrieval.corpus.web import WIDEST, number_of, over_columns, rows_in_words
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, in_short
 from raisf.utils.text import clean
@@ -27,8 +27,6 @@ _RUNS = _HOLDERS | {
 }
 _OUTLINE = tuple("012345678")
 """The levels that a style gives a heading; 9 is that of text."""
-_WIDEST = 50
-"""Columns that a cell spans at most."""
 _LABEL, _LONGEST_HEADING = 3, 15
 """Words of a heading in a style that is not called so at most; with more than the first number it is no sentence."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
@@ -63,11 +61,9 @@ def _check_unpacked(file: Path, name: str) -> None:
 
     with ZipFile(file) as packed:
         parts = packed.infolist()
-    packed_size = file.stat().st_size
+    room = _FREE + _GROWTH * file.stat().st_size
     xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels")))
-    if xml > _FREE + _GROWTH * packed_size or sum(part.file_size for part in parts) > 4 * (
-        _FREE + _GROWTH * packed_size
-    ):
+    if xml > room or sum(part.file_size for part in parts) > 4 * room:
         raise InputError(f"{name}: unpacked it is over {_GROWTH} times as large; save it anew, or leave it out")
 
 
@@ -105,7 +101,7 @@ def _is_gone(element: Any) -> bool:
 def _is_hidden(run: Any) -> bool:
     """Whether a run is marked as hidden text, or struck out: that holds no longer."""
     marks = (run.find(f"{_W}rPr/{_W}{name}") for name in ("vanish", "strike", "dstrike"))
-    return any(map(_is_on, marks))
+    return any(map(is_on, marks))
 
 
 def _sections(
@@ -119,8 +115,7 @@ def _sections(
             lines += [*_rows(element, marks), *below]
             continue
         text = _text(element)
-        named = element.find(f"{_W}pPr/{_W}pStyle")
-        used = None if named is None else styles.get(named.get(f"{_W}val"))
+        used = styles.get(value_of(element, f"{_W}pPr/{_W}pStyle") or "")
         style = (used and used.name) or ""
         depth = _level_of(used, text) if text.strip() else 0
         mark = marks.get(element, "") if text.strip() else ""
@@ -163,8 +158,7 @@ def _rows(table: Any, marks: Mapping[Any, str]) -> list[str]:
     rows, cells = rows[captions:], cells[captions:]
     named = _names_columns(table, rows, [[texts[cell] for cell in row] for row in cells], _grid(rows, texts, 1))
     over = {at: texts[row[0]] for at, row in enumerate(cells[named:], min(named, 1)) if len(row) == 1 < wide}
-    told = rows_with(names_together(_grid(rows, texts, named), named), bool(named), over)
-    return [*table_rows(above, named=False), *told]
+    return [*table_rows(above, named=False), *rows_in_words(_grid(rows, texts, named), named, over)]
 
 
 def _grid(rows: Sequence[Any], texts: Mapping[Any, str], named: int) -> list[list[str]]:
@@ -184,7 +178,7 @@ def _grid(rows: Sequence[Any], texts: Mapping[Any, str], named: int) -> list[lis
 
 def _span(mark: Any, otherwise: int) -> int:
     """How many columns a mark says; otherwise where there is none, or it says nothing sensible."""
-    return otherwise if mark is None else min(number_of(mark.get(f"{_W}val"), otherwise), _WIDEST)
+    return otherwise if mark is None else min(number_of(mark.get(f"{_W}val"), otherwise), WIDEST)
 
 
 def _names_columns(
@@ -194,7 +188,7 @@ def _names_columns(
 
     That a first row is to look different, Word says of every new table: it counts with numbers below words alone.
     """
-    marked = list(itertools.takewhile(lambda row: _is_on(row.find(f"{_W}trPr/{_W}tblHeader")), rows))
+    marked = list(itertools.takewhile(lambda row: is_on(row.find(f"{_W}trPr/{_W}tblHeader")), rows))
     if marked:
         return len(marked) if len(marked) < len(rows) else 1
     labelled = any(first.endswith(":") for first, *_ in filter(None, texts[1:]))  # `Room:` names what stands beside it
@@ -217,12 +211,7 @@ def _names_columns(
 def _is_bold(row: Any) -> bool:
     """Whether all that a row says is bold."""
     runs = [run for run in row.iter(f"{_W}r") if clean(_text(run))]
-    return bool(runs) and all(_is_on(run.find(f"{_W}rPr/{_W}b")) for run in runs)
-
-
-def _is_on(mark: Any) -> bool:
-    """Whether a switch is there and not set to be off."""
-    return mark is not None and mark.get(f"{_W}val") not in OFF
+    return bool(runs) and all(is_on(run.find(f"{_W}rPr/{_W}b")) for run in runs)
 
 
 def _cell(cell: Any, marks: Mapping[Any, str]) -> str:
@@ -266,21 +255,21 @@ def _around(part: Any) -> tuple[str, str]:
     """What a part of a formula shows before and behind its text: brackets, a root, a sum."""
     match part.tag.removeprefix(_M):
         case "d":
-            marks = (part.find(f"{_M}dPr/{_M}{name}Chr") for name in ("beg", "end"))
-            first, last = (
-                usual if mark is None else mark.get(f"{_M}val", "") for mark, usual in zip(marks, "()", strict=True)
-            )
-            return first, last
+            first, last = (part.find(f"{_M}dPr/{_M}{name}Chr") for name in ("beg", "end"))
+            return _sign(first, "("), _sign(last, ")")
         case "e" if part.getparent().tag == f"{_M}rad":  # behind its degree
             return "\u221a(", ")"
         case "nary":
-            sign = part.find(f"{_M}naryPr/{_M}chr")
-            return "\u222b" if sign is None else sign.get(f"{_M}val", ""), ""
+            return _sign(part.find(f"{_M}naryPr/{_M}chr"), "\u222b"), ""
         case "num" | "den" | "sup" if [one.tag for one in part] == [f"{_M}d"]:  # which has brackets
             return "", ""
         case "num" | "den" | "sup" if _OPERATOR.search("".join(text.text or "" for text in part.iter(f"{_M}t"))):
             return "(", ")"
     return "", ""
+
+
+def _sign(told: Any, usual: str) -> str:
+    return usual if told is None else told.get(f"{_M}val", "")
 
 
 def _raised_sign(run: Any, before: Sequence[str]) -> str:
@@ -302,5 +291,4 @@ def _last(words: Sequence[str]) -> str:
 
 
 def _is_raised(run: Any, how: str = "superscript") -> bool:
-    mark = None if run is None else run.find(f"{_W}rPr/{_W}vertAlign")
-    return mark is not None and mark.get(f"{_W}val") == how
+    return value_of(run, f"{_W}rPr/{_W}vertAlign") == how

@@ -11,7 +11,6 @@ from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.web import number_of
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-OFF = ("0", "false", "off")
 BULLET = "- "
 """What stands before an item without a number."""
 
@@ -31,14 +30,14 @@ class _Level:
 
     @classmethod
     def of(cls, lvl: Any) -> "_Level":
-        restart, legal = _told(lvl, f"{W}lvlRestart"), lvl.find(f"{W}isLgl")
+        restart = value_of(lvl, f"{W}lvlRestart")
         return cls(
-            (_told(lvl, f"{W}lvlText") or "").strip(),
-            _told(lvl, f"{W}numFmt") or "decimal",
-            number_of(_told(lvl, f"{W}start"), 1),
+            (value_of(lvl, f"{W}lvlText") or "").strip(),
+            value_of(lvl, f"{W}numFmt") or "decimal",
+            number_of(value_of(lvl, f"{W}start"), 1),
             None if restart is None else number_of(restart, 0),
-            _told(lvl, f"{W}pStyle"),
-            legal is not None and legal.get(f"{W}val") not in OFF,
+            value_of(lvl, f"{W}pStyle"),
+            is_on(lvl.find(f"{W}isLgl")),
         )
 
 
@@ -98,37 +97,43 @@ def list_marks(paragraphs: Iterable[Any], relations: Iterable[Any], styles: Mapp
     @functools.cache
     def list_of(number: str) -> _List:
         num = nums.get(number)
-        kind = _told(num, f"{W}abstractNumId")
-        for style in based_on(_told(kinds.get(kind), f"{W}numStyleLink"))[:1]:  # it says which list's kind it is
-            kind = _told(nums.get(_told(style, _LIST)), f"{W}abstractNumId")
+        kind = value_of(num, f"{W}abstractNumId")
+        for style in based_on(value_of(kinds.get(kind), f"{W}numStyleLink"))[:1]:  # it says which list's kind it is
+            kind = value_of(nums.get(value_of(style, _LIST)), f"{W}abstractNumId")
         changes = () if num is None else num.findall(f"{W}lvlOverride")
         found = [*kinds.get(kind, ()), *(lvl for one in changes for lvl in one)]
         levels = {_place(lvl): _Level.of(lvl) for lvl in found if lvl.tag == f"{W}lvl"}
-        starts = {_place(one): told for one in changes if (told := _told(one, f"{W}startOverride"))}
+        starts = {_place(one): told for one in changes if (told := value_of(one, f"{W}startOverride"))}
         levels |= {at: replace(levels.get(at, _Level()), start=number_of(told, 1)) for at, told in starts.items()}
         tied = {level.style: at for at, level in levels.items()}
         return _List(levels, tied, counts[kind], set(starts))
 
     def mark_of(paragraph: Any) -> str:
-        chain = based_on(_told(paragraph, f"{W}pPr/{W}pStyle"))
-        number = _first(_told(one, _LIST) for one in (paragraph, *chain))
+        chain = based_on(value_of(paragraph, f"{W}pPr/{W}pStyle"))
+        number = _first(value_of(one, _LIST) for one in (paragraph, *chain))
         if number in (None, "0"):  # 0 takes it out of its list
             return ""
         if paragraph.find(f"{W}pPr/{W}rPr/{W}del") is not None:
             return BULLET
         found = list_of(number)
         by_style = _first(found.tied.get(one.get(f"{W}styleId")) for one in chain)
-        own, named = _told(paragraph, _LEVEL), _first(_told(one, _LEVEL) for one in chain)
+        own, named = value_of(paragraph, _LEVEL), _first(value_of(one, _LEVEL) for one in chain)
         return found.mark(by_style if own is None and by_style is not None else number_of(own or named, 0))
 
     return {paragraph: mark for paragraph in paragraphs if (mark := mark_of(paragraph))}
+
+
+def is_on(mark: Any) -> bool:
+    """Whether a switch is there and not set to be off."""
+    return mark is not None and mark.get(f"{W}val") not in ("0", "false", "off")
 
 
 def _first(told: Iterable[Any]) -> Any:
     return next((one for one in told if one is not None), None)
 
 
-def _told(element: Any, path: str) -> str | None:
+def value_of(element: Any, path: str) -> str | None:
+    """What the attribute `val` of an element's part says, where there is one."""
     found = None if element is None else element.find(path)
     return None if found is None else found.get(f"{W}val")
 

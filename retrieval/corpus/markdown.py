@@ -257,10 +257,9 @@ def _words(token: "Token") -> str:
                 at = max(written.find("\n", at) + 1, at)
                 words += "\n"
             case "html_inline":
-                tag = _TAG.fullmatch(part.content)
-                name = tag[1].lower() if tag else ""
-                words += "" if part.content[1] == "/" else _raised(name, words, parts[place + 1 : place + 7])
-                words += " " if name in _PARTING else part.content if tag and name not in _SILENT else ""
+                name, closes = _tag_of(part)
+                words += "" if closes else _raised(name, words, parts[place + 1 : place + 7])
+                words += " " if name in _PARTING else part.content if name and name not in _SILENT else ""
             case "image":
                 told = (clean(text) for text in (part.content, part.attrs.get("title", "")))
                 words += " ".join(filter(is_caption, told))
@@ -291,20 +290,26 @@ def _strikes(part: "Token") -> tuple[str, bool]:
     """With what a part begins to strike out, or ends to; empty where it does not."""
     if part.type in ("s_open", "s_close"):
         return "~~", part.type == "s_close"
+    name, closes = _tag_of(part)
+    return (name, closes) if name in STRUCK else ("", False)
+
+
+def _tag_of(part: "Token") -> tuple[str, bool]:
+    """The name of the tag that a part is, and whether it closes; empty where it is none."""
     tag = _TAG.fullmatch(part.content) if part.type == "html_inline" else None
-    return (tag[1].lower(), part.content[1] == "/") if tag and tag[1].lower() in STRUCK else ("", False)
+    return (tag[1].lower(), part.content[1] == "/") if tag else ("", False)
 
 
 def _without_readings(parts: Sequence["Token"]) -> list["Token"]:
     """Parts of a text without ruby's tags and the readings above words, which would break these."""
-    tags = [part.content.lower() if part.type == "html_inline" else "" for part in parts]
-    end = max((place for place, tag in enumerate(tags) if tag == "</ruby>"), default=-1)
+    ends = [part.type == "html_inline" and part.content.lower() == "</ruby>" for part in parts]
+    end = max((place for place, ends_here in enumerate(ends) if ends_here), default=-1)
     kept, ruby, reading = list["Token"](), False, False
-    for place, (part, tag) in enumerate(zip(parts, tags, strict=True)):
-        name = found[1] if (found := _TAG.fullmatch(tag)) else ""
+    for place, (part, ends_here) in enumerate(zip(parts, ends, strict=True)):
+        name, closes = _tag_of(part)
         if (name == "ruby" and place <= end) or (ruby and name in ("rb", "rt", "rp")):
-            ruby = tag != "</ruby>"
-            reading = ruby and name in ("rt", "rp") and tag[1] != "/"
+            ruby = not ends_here
+            reading = ruby and name in ("rt", "rp") and not closes
         elif not reading:
             kept.append(part)
     return kept

@@ -1,6 +1,7 @@
 """The process that `parsing` starts: reads the files that it is told on standard input, one after the other."""
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -62,8 +63,7 @@ def _read(task: dict[str, Any], results: int) -> dict[str, str | None]:
         os.ftruncate(results, 0)
         with open(results, "w", encoding="utf-8", closefd=False) as out:
             for passage in bounded(_passages(file, name, task["encoding"]), file, name):
-                row = {"pid": passage.pid, "text": passage.text, "title": passage.title, "source": passage.source}
-                out.write(json.dumps({**row, "metadata": dict(passage.metadata)}) + "\n")
+                out.write(json.dumps(dataclasses.asdict(passage)) + "\n")
     except InputError as error:
         return {"error": str(error), "disk": None}
     except OSError as error:  # of the results: what is raised of the file is an InputError
@@ -80,7 +80,3 @@ def _limit(what: int, amount: int) -> None:
     _, hard = resource.getrlimit(what)
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit of memory
         resource.setrlimit(what, (amount if hard == resource.RLIM_INFINITY else min(amount, hard), hard))
-
-
-if __name__ == "__main__":
-    main()

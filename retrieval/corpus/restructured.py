@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign
 from raisf.retrieval.corpus.templates import without_tags
 from raisf.retrieval.corpus.titles import is_title, title_of, without_front_matter
-from raisf.retrieval.corpus.web import named_grid
+from raisf.retrieval.corpus.web import grid_of, rows_in_words
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -35,16 +35,6 @@ _HEADER, _KEY = re.compile(r"PEP: *(\d+)\s*$"), re.compile(r"[A-Z][\w-]*:(\s|$)"
 """How a Python Enhancement Proposal begins, and each line of its header."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A heading and what stands below it, before the next one; of the first one the heading is empty."""
-
-    heading: str
-    level: int
-    line: int
-    blocks: list[Block]
-
-
 def read_rst(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an rst file, none across a heading. Of a link its text is read, of a picture what it shows."""
     front, lines = without_front_matter(read_lines(file, name, encoding))
@@ -57,26 +47,28 @@ def read_rst(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     return passages_of(name, _sections(text, told or front.title, title_of(file)))
 
 
-def _parts(text: str) -> list[_Part]:
+def _untitled(text: str) -> list[Section]:
+    """The sections of a text, the first of which has no heading, without its title."""
     from raisf.retrieval.corpus.rst_markup import parse
 
     try:
         return list(_Reader(parse(text)).parts())
     except (RecursionError, ValueError):  # hundreds of lists within each other, a number of thousands of digits
-        return [_Part("", 0, 1, list(each_line(text, 1)))]
+        return [Section.of_blocks("", "", 0, 1, list(each_line(text, 1)))]
 
 
 def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     """The sections; the title is what is told, the only heading of the first level, or the first that may be one."""
-    parts = _parts(text)
-    highest = [part for part in parts if part.level == 1]
+    sections = _untitled(text)
+    highest = [section for section in sections if section.level == 1]
     first = highest[0].heading if highest else ""
-    leads = len(highest) == 1 or (len(parts) > 1 and not parts[0].blocks and is_title(first))
+    leads = len(highest) == 1 or (len(sections) > 1 and not sections[0].text and is_title(first))
     heads = highest[0] if highest and (first == told if told else leads) else None
-    title = heads.heading if heads else told
-    for part in parts:
-        heading, level = ("", part.level if len(highest) == 1 else 0) if part is heads else (part.heading, part.level)
-        yield Section.of_blocks(title or name, heading, level, part.line, part.blocks)
+    title = (heads.heading if heads else told) or name
+    for section in sections:
+        if section is heads:
+            section = replace(section, heading="", level=1 if len(highest) == 1 else 0)
+        yield replace(section, title=title)
 
 
 def _without_header(lines: list[str]) -> tuple[str, list[str]]:
@@ -108,19 +100,16 @@ class _Reader:
             elif node.tagname == "#text":
                 names = []
 
-    def parts(self) -> Iterator[_Part]:
-        """The headings of the document in their order, each with its paragraphs."""
-        yield from self._parts(self._document, "", 0)
-
-    def _parts(self, section: Any, heading: str, level: int) -> Iterator[_Part]:
-        line = self._line
+    def parts(self, section: Any = None, heading: str = "", level: int = 0) -> Iterator[Section]:
+        """A section of the tree, else the document, up to its first heading; and those below, in their order."""
+        section, line = section or self._document, self._line
         below = [node for node in section.children if node.tagname == "section"]
         own = [node for node in section.children if node.tagname not in ("section", "title")]
-        yield _Part(heading, level, line, [block for node in own for block in self._block(node)])
+        yield Section.of_blocks("", heading, level, line, [block for node in own for block in self._block(node)])
         for node in below:
             title = node.children[0]
             self._line = max((title.line or self._line + 1) - 1, 1)  # docutils tells the underline's
-            yield from self._parts(node, clean(self._words(title)), level + 1)
+            yield from self.parts(node, clean(self._words(title)), level + 1)
 
     def _blocks(self, node: Any) -> Iterator[Block]:
         for child in node.children:
@@ -201,9 +190,9 @@ class _Reader:
             places.append(max(first, next((blocks[0][0][0][1] for blocks in found.values() if blocks), first)))
             for cell in row.children:
                 cell["colspan"], cell["rowspan"] = (str(cell.get(more, 0) + 1) for more in ("morecols", "morerows"))
-        grid = named_grid([row.children for row in rows], texts, named)
+        grid = grid_of([row.children for row in rows], texts, named)
         places = [*places[: 1 if named else 0], *places[named:]]
-        told = zip(places, table_rows(grid, bool(named)), strict=True)
+        told = zip(places, rows_in_words(grid, named, {}), strict=True)
         yield from (([(0, place)], text) for place, text in told if text)
 
     def _words(self, node: Any) -> str:

@@ -27,7 +27,6 @@ _TEXTS = frozenset(
     "attention caution danger error hint important note tip warning seealso epigraph pull-quote highlights compound "
     "glossary hlist acks line-block".split()
 )
-"""Directives whose text may begin in their own line."""
 _CODES = frozenset(
     "code code-block sourcecode code-tab testcode testoutput doctest prompt productionlist literal math console "
     "ipython parsed-literal jupyter-execute".split()
@@ -63,8 +62,6 @@ _SIGNED = re.compile(
 )
 """Directives whose own line is a signature, in which a star and an underscore are themselves."""
 _ESCAPED = re.compile(r"\\(.)")
-
-
 _SETTINGS = {
     **{"file_insertion_enabled": False, "raw_enabled": False, "report_level": 5, "halt_level": 6},
     **{"warning_stream": False, "syntax_highlight": "none", "smart_quotes": False, "line_length_limit": 1 << 26},
@@ -78,8 +75,7 @@ def parse(text: str) -> nodes.document:
     from docutils.transforms.references import Footnotes
 
     settings = get_default_settings(Parser())  # it reads no file of settings
-    for name, setting in _SETTINGS.items():
-        setattr(settings, name, setting)
+    vars(settings).update(_SETTINGS)
     document = utils.new_document("", settings)
     kept = directives.directive, roles.role
     directives.directive, roles.role = _directive, role
@@ -105,28 +101,8 @@ class _AnyOption(dict[str, Any]):
         return lambda told: told or ""
 
 
-class _Unseen(Directive):
-    """Nothing is read of it."""
-
-    optional_arguments, final_argument_whitespace, has_content = 1, True, True
-    option_spec = _AnyOption()
-
-    def run(self) -> list[nodes.Node]:
-        return []
-
-
-class _Texts(Directive):
-    """Its text is read."""
-
-    has_content = True
-    option_spec = _AnyOption()
-
-    def run(self) -> list[nodes.Node]:
-        return _nested(self)
-
-
 class _Any(Directive):
-    """What stands in its own line, a title perhaps, and its text."""
+    """What stands in its own line, a title perhaps, and its text. The others are like it, but for what they show."""
 
     optional_arguments, final_argument_whitespace, has_content = 1, True, True
     option_spec = _AnyOption()
@@ -159,11 +135,24 @@ class _Any(Directive):
         return _paragraph(self, told)
 
 
-class _Code(Directive):
-    """The lines of its code; of a formula, too, those that begin beside its name."""
+class _Unseen(_Any):
+    """Nothing is read of it."""
 
-    optional_arguments, final_argument_whitespace, has_content = 1, True, True
-    option_spec = _AnyOption()
+    def run(self) -> list[nodes.Node]:
+        return []
+
+
+class _Texts(_Any):
+    """Its text is read, which may begin in its own line."""
+
+    optional_arguments = 0
+
+    def run(self) -> list[nodes.Node]:
+        return _nested(self)
+
+
+class _Code(_Any):
+    """The lines of its code; of a formula, too, those that begin beside its name."""
 
     def run(self) -> list[nodes.Node]:
         name, told = self.name.lower(), self.arguments[0] if self.arguments else ""
@@ -186,11 +175,10 @@ class _Code(Directive):
         return [*found, block]
 
 
-class _Since(Directive):
+class _Since(_Any):
     """In which version something changed, and how."""
 
-    required_arguments, optional_arguments, final_argument_whitespace, has_content = 1, 1, True, True
-    option_spec = _AnyOption()
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         version, *how = self.arguments
@@ -201,11 +189,8 @@ class _Since(Directive):
         return [*_paragraph(self, " ".join([told, *how])), *_nested(self)]
 
 
-class _Picture(Directive):
+class _Picture(_Any):
     """What a picture shows, as far as it is told, and the text below it."""
-
-    optional_arguments, final_argument_whitespace, has_content = 1, True, True
-    option_spec = _AnyOption()
 
     def run(self) -> list[nodes.Node]:
         told = " ".join(self.options.get("alt", "").split())
@@ -239,11 +224,8 @@ class _Rows(tables.CSVTable):
         return rows, max(map(len, rows), default=0)
 
 
-class _ListTable(Directive):
+class _ListTable(_Any):
     """A list of lists, whose items are the rows and cells of a table."""
-
-    optional_arguments, final_argument_whitespace, has_content = 1, True, True
-    option_spec = _AnyOption()
 
     def run(self) -> list[nodes.Node]:
         caption = _paragraph(self, self.arguments[0]) if self.arguments else []
@@ -259,11 +241,10 @@ class _ListTable(Directive):
         return [*caption, table]
 
 
-class _OwnRole(Directive):
+class _OwnRole(_Any):
     """A role of the document's own: one that is made of code is read as code."""
 
-    required_arguments, final_argument_whitespace, has_content = 1, True, True
-    option_spec = _AnyOption()
+    required_arguments, optional_arguments = 1, 0
 
     def run(self) -> list[nodes.Node]:
         name, _, made_of = self.arguments[0].partition("(")

@@ -152,7 +152,8 @@ def _without_caption(rows: Iterator[_Row]) -> tuple[str, Iterator[_Row]]:
         told = [cells[0].strip() for _, cells in above]
         even = _even_below([len(cells) for _, cells in head[names:]])
         alone = all(
-            (len(cells) == wide > 2 and not _filled(cells[1:])) or (len(cells) == 1 and even) for _, cells in above
+            (len(cells) == wide > 2 and not any(map(str.strip, cells[1:]))) or (len(cells) == 1 and even)
+            for _, cells in above
         )
         worded = all(not caption or len(caption.split()) > 1 for caption in told) and any(told)
         if alone and worded and all(map(_LETTER.search, head[names][1])):
@@ -169,10 +170,6 @@ def _named(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
     numbered = len(pairs) == 2 and all(map(str.isdecimal, pairs[0])) and not any(map(str.isdecimal, names[1:]))
     values = numbered or any(all(map(_VALUE.fullmatch, pair)) for pair in pairs)
     return ([""] * len(names), itertools.chain([(line, first)], below)) if values else (names, below)
-
-
-def _filled(cells: Iterable[str]) -> bool:
-    return any(cell.strip() for cell in cells)
 
 
 def _even(rows: Iterable[_Row], name: str, usual: str) -> Iterator[_Row]:

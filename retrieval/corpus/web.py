@@ -22,7 +22,7 @@ _NO_DATA = tuple("script style template noscript head svg nav iframe select data
 # With the reading above a word (ruby), which would break it. What a page has before its body's first paragraph, lxml
 # takes for the head's, where the page leaves out both tags: of a head itself only the title has words.
 _UNSEEN = (*(kind for kind in _NO_DATA if kind != "head"), "title", "rt", "rp")
-_WORDY, _WIDEST = 60, 50
+_WORDY, WIDEST = 60, 50
 """Words that no cell of a table without names has that is there for its data; columns that a cell spans at most."""
 _SPANNING = 8
 """Words of a cell that is told again under each name that it stands under; longer ones are notes."""
@@ -146,12 +146,7 @@ def _html_parts(elements: Iterable[Any], headings: Container[str] = (), last: st
 
 
 def _next_number(item: Any, numbers: dict[Any, int]) -> str:
-    """The number of an item of a numbered list, as a page shows it, with its mark; else nothing.
-
-    Args:
-        item: A `li` perhaps.
-        numbers: By list, the number of its last item.
-    """
+    """What stands before an item of a numbered list, `3. `; the numbers are those of the lists' last items."""
     parent = item.getparent() if item.tag == "li" else None
     if parent is None or parent.tag != "ol" or parent.get("reversed") is not None:
         return ""
@@ -218,16 +213,13 @@ def _html_rows(table) -> list[str]:
     if named:  # which a long table's end may tell again
         names = [texts[cell] for cell in rows[named - 1]]
         rows[named:] = [row for row in rows[named:] if [texts[cell] for cell in row] != names]
-    grid = named_grid(rows, texts, named)
+    grid = grid_of(rows, texts, named)
     if not named:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
     captions = table_rows([[text] for text in above], named=False)
-    over = {
-        number: texts[row[0]]
-        for number, row in enumerate(rows[named:], start=min(named, 1))
-        if len(row) == 1 < len(grid[0]) <= _span(row[0], "colspan")
-    }
-    return list(filter(None, [*captions, *rows_with(grid, bool(named), over)]))
+    wide, others = max(map(len, grid[: named or 1])), enumerate(rows[named:], start=min(named, 1))
+    over = {at: texts[row[0]] for at, row in others if len(row) == 1 < wide <= _span(row[0], "colspan")}
+    return list(filter(None, [*captions, *rows_in_words(grid, named, over)]))
 
 
 def _is_names(row: list[Any]) -> bool:
@@ -268,41 +260,32 @@ def _only_cells(table) -> bool:
     return True
 
 
-def named_grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list[str]]:
-    """The cells' texts by row and column, the rows of names as one.
+def rows_in_words(grid: Sequence[Sequence[str]], named: int, over: Mapping[int, str]) -> list[str]:
+    """The rows of a table as `table_rows` has them, the first of them, which have the columns' names, as one.
+
+    Args:
+        grid: The cells' texts by row and column.
+        named: How many rows have the columns' names.
+        over: By number, these as one, the texts of rows that stand over all columns, under the name of none.
+    """
+    if named:
+        names = zip_longest(*grid[:named], fillvalue="")
+        grid = [[" ".join(dict.fromkeys(filter(None, told))) for told in names], *grid[named:]]
+    rows = [[""] * len(grid[0]) if number in over else line for number, line in enumerate(grid)]
+    told = table_rows(rows, bool(named))
+    for number, text in over.items():
+        told[number] = "".join(table_rows([[text]], named=False))
+    return told
+
+
+def grid_of(rows: Sequence[list[Any]], texts: Mapping[Any, str], named: int) -> list[list[str]]:
+    """The cells' texts by row and column: one that spans rows stands in each, a name that spans columns over each.
 
     Args:
         rows: Their cells, with the attributes `colspan` and `rowspan` of HTML.
         texts: Of each cell.
         named: How many rows have the columns' names.
     """
-    return names_together(_grid(rows, texts, named), named)
-
-
-def names_together(grid: list[list[str]], named: int) -> list[list[str]]:
-    """A table's rows, the first of them, which have the columns' names, as one."""
-    if named:
-        names = zip_longest(*grid[:named], fillvalue="")
-        grid[:named] = [[" ".join(dict.fromkeys(filter(None, told))) for told in names]]
-    return grid
-
-
-def rows_with(grid: Sequence[Sequence[str]], named: bool, over: Mapping[int, str]) -> list[str]:
-    """The rows of a table as `table_rows` has them, with those that stand over all columns, under the name of none.
-
-    Args:
-        grid: The cells' texts.
-        named: Whether the first row has the columns' names.
-        over: By number, the texts of such rows.
-    """
-    told = table_rows([[""] * len(grid[0]) if number in over else line for number, line in enumerate(grid)], named)
-    for number, text in over.items():
-        told[number] = "".join(table_rows([[text]], named=False))
-    return told
-
-
-def _grid(rows: list[list[Any]], texts: dict[Any, str], named: int) -> list[list[str]]:
-    """The cells' texts by row and column: one that spans rows stands in each, a name that spans columns over each."""
     grid, below = list[list[str]](), dict[int, tuple[int, str]]()
     for number, row in enumerate(rows):
         line = list[str]()
@@ -332,4 +315,4 @@ def over_columns(text: str, wide: int, named: bool, first: bool) -> list[str]:
 
 def _span(cell: Any, name: str) -> int:
     """How many rows or columns a cell spans, 1 where it says nothing sensible."""
-    return min(number_of(cell.get(name), 1) or 1, _WIDEST)
+    return min(number_of(cell.get(name), 1) or 1, WIDEST)

@@ -23,12 +23,9 @@ _BEFORE_WORDS = re.compile(r"[\d.\s]*")
 
 
 def drop_hidden(parts: Sequence[Any]) -> None:
-    """Takes out what a page hides by an attribute, strikes out or tells again, its navigation and its contents.
+    """Takes out of a page's parts what it hides, strikes out or tells again, its navigation and its contents.
 
     A whole page is hidden only while it loads.
-
-    Args:
-        parts: Of the page, see `web`.
     """
     for element in _elements(parts):
         hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))

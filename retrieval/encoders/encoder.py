@@ -26,11 +26,7 @@ KEPT = 32 << 20
 def load_encoder(path: Path, sha256: str, augment: bool, precision: str) -> "ColBERTEncoder":
     """The encoder of a checkpoint, shared by all indexes of the process that use it.
 
-    Args:
-        path: The absolute folder of the checkpoint.
-        sha256: Of its files: where they have changed, they are read again.
-        augment: See `ColBERTEncoder`.
-        precision: Likewise.
+    The SHA-256 is of its files: where they have changed, they are read again. For the others see `ColBERTEncoder`.
     """
     return ColBERTEncoder(path, augment, precision)
 

@@ -22,6 +22,7 @@ from raisf.retrieval.spread import spread
 from raisf.retrieval.store.encoding import Checkpoint, Encoder
 from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
 from raisf.retrieval.store.rows import read_segment
+from raisf.retrieval.store.segments import alive_in
 from raisf.retrieval.store.writer import new_index
 from raisf.utils.errors import InputError
 from raisf.utils.kept import Kept
@@ -72,7 +73,7 @@ class Index:
         self.corpus_hash = manifest.corpus_sha256
         self.manifest = manifest
         self._passages = [passage for segment in manifest.segments for passage in read_segment(path, segment)]
-        self._alive = np.concatenate([_alive(segment.passages, segment.deleted) for segment in manifest.segments])
+        self._alive = np.concatenate(list(map(alive_in, manifest.segments)))
         self._names = {name for passage in self.passages for name in passage.metadata}
         self._searchers: list[Searcher] = []
         self._encoder = encoder
@@ -304,9 +305,3 @@ def _find_allowed(passages: list[Passage], alive: np.ndarray, names: set[str], w
     test = parse_where(where)
     check_names(test, names)
     return alive & np.fromiter((test(passage) for passage in passages), bool, len(passages))
-
-
-def _alive(count: int, deleted: list[int]) -> np.ndarray:
-    alive = np.ones(count, dtype=bool)
-    alive[deleted] = False
-    return alive

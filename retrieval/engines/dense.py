@@ -194,9 +194,7 @@ class DenseEncoder:
         return torch.stack(rows)
 
 
-@functools.lru_cache(maxsize=2)
-def _load(model: DenseModel) -> DenseEncoder:
-    return DenseEncoder(model)
+_load = functools.lru_cache(maxsize=2)(DenseEncoder)
 
 
 class Dense(Index):

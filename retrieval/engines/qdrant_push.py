@@ -10,7 +10,7 @@ from typing import Any
 from raisf.retrieval.engines.qdrant import MEAN, TOKENS, asking, count_of, groups, mean_of, metadata_of
 from raisf.retrieval.store.manifest import PASSAGES, SEGMENTS, IndexManifest, read_manifest
 from raisf.retrieval.store.rows import read_segment
-from raisf.retrieval.store.segments import vectors_folder
+from raisf.retrieval.store.segments import alive_in, vectors_folder
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
@@ -101,11 +101,11 @@ def _points(path: Path, manifest: IndexManifest) -> Iterator[dict[str, Any]]:
     """The live passages of an index as Qdrant's points, numbered in their order."""
     number = 0
     for segment in manifest.segments:
-        deleted, passages = set(segment.deleted), enumerate(read_segment(path, segment))
+        passages = zip(alive_in(segment), read_segment(path, segment), strict=True)
         for vectors, lengths in Vectors(vectors_folder(path, segment)):
             rows = vectors.float().split(lengths.tolist())
-            for tokens, (place, passage) in zip(rows, passages, strict=False):
-                if place in deleted:
+            for tokens, (alive, passage) in zip(rows, passages, strict=False):
+                if not alive:
                     continue
                 payload = {"pid": passage.pid, "text": passage.text, "title": passage.title}
                 payload |= {"source": passage.source, "metadata": dict(passage.metadata)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raisf.retrieval.encoders import colbert_shims
+from raisf.retrieval.search.cells import POINTS, centroid_count, kmeans
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.files import write_json
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 NBITS = 2
 """Bits for each number of a residual, as in ColBERTv2: 36 bytes a vector of 128 numbers."""
-
-POINTS = 32
-"""Vectors a centroid that k-means trains on."""
 
 HELD_OUT = 20_000
 """Vectors that the buckets of the residuals are read off from."""
@@ -43,16 +41,6 @@ FEW = 1024
 the candidates of the whole corpus."""
 
 
-def centroid_count(vectors: int) -> int:
-    """How many centroids for so many vectors: a power of two, up to 4 times their root, one for 8 vectors at most.
-
-    colbert-ai takes 16 times the root, as its paper does for millions of passages; k-means costs the square of it. On
-    9,078 paragraphs twice as many took 2.8 times as long to compress and brought nothing, half as many lost 3 points of
-    overlap with exact search.
-    """
-    return 1 << (max(1, min(int(4 * vectors**0.5), vectors // 8)).bit_length() - 1)
-
-
 def compress(vectors: Vectors, folder: Path) -> None:
     """Writes a PLAID index of the vectors into a new folder."""
     colbert_shims.colbert()
@@ -64,7 +52,8 @@ def compress(vectors: Vectors, folder: Path) -> None:
     folder.mkdir()
     count = int(vectors.lengths.sum())
     partitions = centroid_count(count)
-    centroids = _train_centroids(vectors.sample(partitions * POINTS, seed=1), partitions)
+    trained = kmeans(vectors.sample(partitions * POINTS, seed=1), partitions)
+    centroids = torch.nn.functional.normalize(torch.from_numpy(trained.centroids), dim=-1)
     config = ColBERTConfig(dim=centroids.shape[1], nbits=NBITS)
 
     held_out = vectors.sample(HELD_OUT, seed=2)
@@ -93,16 +82,6 @@ def compress(vectors: Vectors, folder: Path) -> None:
     write_json(folder / "metadata.json", {"config": settings, "num_chunks": len(codes), "num_embeddings": count})
 
 
-def _train_centroids(sample: "torch.Tensor", count: int) -> "torch.Tensor":
-    import faiss
-    import torch
-
-    # 4 iterations are colbert-ai's; one point a centroid is the least that faiss takes without complaint.
-    kmeans = faiss.Kmeans(sample.shape[1], count, niter=4, seed=123, min_points_per_centroid=1)
-    kmeans.train(sample.numpy())
-    return torch.nn.functional.normalize(torch.from_numpy(kmeans.centroids), dim=-1)
-
-
 class Plaid:
     """Searches a folder that `compress` has written. Approximate; may find fewer than k passages in a large corpus.
 
@@ -122,13 +101,7 @@ class Plaid:
         self._count = len(self._scorer.doclens)
 
     def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
-        """The about `k` best passages for each query `(n_tokens, dim)`, best first.
-
-        Args:
-            queries: Their vectors.
-            k: How many passages at most.
-            allowed: Which passages may be found, bool `(n_passages,)`; None: all.
-        """
+        """The about `k` best passages for each query; see `MaxSim.search`."""
         import torch
 
         candidates = max(CANDIDATES, 4 * k)

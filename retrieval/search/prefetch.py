@@ -49,13 +49,7 @@ class Prefetch:
         self._packed = "codes" in self._files[0]
 
     def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
-        """The about `k` best passages for each query `(n_tokens, dim)`; among equals the earlier one.
-
-        Args:
-            queries: Their vectors.
-            k: How many passages at most.
-            allowed: Which passages may be found, bool `(n_passages,)`; None: all.
-        """
+        """The about `k` best passages for each query; see `MaxSim.search`."""
         if allowed is None:
             allowed = np.ones(len(self._end), dtype=bool)
         count = max(CANDIDATES, PER_HIT * k)

@@ -40,16 +40,12 @@ class Batcher:
         self._worker = threading.Thread(target=self._work, name="search", daemon=True)
         self._worker.start()
 
-    def search(self, queries: list[str], k: int, where: str | None) -> tuple[Index, list[list[Passage]]]:
-        """The passages for each query, and the index in which they were found.
-
-        Raises:
-            InputError: `k` is below 1, or `where` is no filter of the passages.
-        """
-        return self.submit(queries, k, where).result()
-
     def submit(self, queries: list[str], k: int, where: str | None) -> Future[tuple[Index, list[list[Passage]]]]:
-        """The same, to come; it may be cancelled until its search begins."""
+        """The passages for each query, and the index in which they were found, to come.
+
+        It may be cancelled until its search begins. It fails with an InputError where `k` is below 1, or `where` is no
+        filter of the passages.
+        """
         job = _Job(queries, k, where)
         self._waiting.put(job)
         return job.found

@@ -37,21 +37,14 @@ LARGEST_BODY = 2 << 20
 class IndexServer(HttpServer):
     """Serves one index, and its new state whenever its folder changes.
 
-    As a context it is closed at the end: it listens from the first, and `serve` answers.
-
     Attributes:
         batcher: What searches.
-        port: Where it listens.
-        url: Its address.
 
     Args:
         index: The index.
-        host: The address to listen at.
-        port: 0: any free one; `url` tells which.
+        host: See `HttpServer`.
+        port: Likewise.
         reopen: Opens the index again when its folder has changed; None: it is served as it is.
-
-    Raises:
-        InputError: It cannot listen there: the port is taken or no port, or the address is not this machine's.
     """
 
     def __init__(self, index: Index, host: str = "127.0.0.1", port: int = 0, reopen: Callable[[], Index] | None = None):

@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from raisf.retrieval.engines.base import Index
@@ -21,13 +20,7 @@ Searched = TypeVar("Searched", bound=Index | RemoteIndex)
 class Holder(Protocol[Searched]):
     """What searches an index; another may be put in its place at any time."""
 
-    @property
-    def index(self) -> Searched:
-        """The index."""
-        ...
-
-    @index.setter
-    def index(self, fresh: Searched) -> None: ...
+    index: Searched
 
 
 class Watcher:
@@ -74,16 +67,13 @@ class Watcher:
 
 
 def _stamp(index: Index | RemoteIndex) -> Any:
-    """Changes when what can be opened there changes; None while nothing can."""
+    """Changes when what can be opened there changes, of a folder its manifest; None while nothing can."""
     if isinstance(index, RemoteIndex):
         return index.served_now()
-    return None if index.path is None else _stamp_of(index.path)
-
-
-def _stamp_of(folder: Path) -> tuple[int, int] | None:
-    """Changes when the manifest of an index is replaced."""
+    if index.path is None:
+        return None
     try:
-        status = (folder / MANIFEST).stat()
+        status = (index.path / MANIFEST).stat()
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns

@@ -14,7 +14,6 @@ all as soon as more than a quarter of their passages are deleted. PLAID's never 
 passages have gone.
 """
 
-import dataclasses
 import errno
 import glob
 import importlib.metadata
@@ -281,11 +280,6 @@ def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
     """Size and checksum of each file in some folders of the index at `path`."""
     files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
     return {file.relative_to(path).as_posix(): File(file.stat().st_size, sha256_file(file)) for file in files}
-
-
-def as_json(manifest: IndexManifest) -> dict[str, Any]:
-    """The manifest as JSON values."""
-    return dataclasses.asdict(manifest)
 
 
 def library_versions() -> dict[str, str]:

@@ -4,6 +4,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.encoding import Checkpoint, EncodedFolder, encode
 from raisf.retrieval.store.manifest import PASSAGES, PLAID, SEGMENTS, VECTORS, Segment
@@ -38,7 +40,6 @@ def write_segment(
         kept: See `encode`.
     """
     folder = index / SEGMENTS / name
-    shutil.rmtree(folder, ignore_errors=True)  # what a crash has left
     folder.mkdir(parents=True)
     count = _write_passages(folder, passages)
     if not checkpoint:
@@ -67,7 +68,6 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
     from raisf.retrieval.store.vectors import Gathered, Vectors
 
     folder = index / SEGMENTS / name
-    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     count = _write_passages(folder, (passage for segment in segments for passage in live_passages(index, segment)))
     if segments[0].search == "none":
@@ -75,9 +75,7 @@ def merge(index: Path, name: str, segments: Sequence[Segment], packed: bool = Fa
     merged = _segment(name, count, packed or any(segment.packing for segment in segments))
     gathered = Gathered(folder / VECTORS, merged.packing is not None)
     for segment in segments:
-        keep = torch.ones(segment.passages, dtype=torch.bool)
-        keep[segment.deleted] = False
-        start = 0
+        keep, start = torch.from_numpy(alive_in(segment)), 0
         for tensors in Vectors(vectors_folder(index, segment)).files():
             end = start + len(tensors["lengths"])
             gathered.add(tensors, keep[start:end])
@@ -104,6 +102,13 @@ def live_passages(index: Path, segment: Segment) -> Iterable[Passage]:
     """The passages of a segment that are not deleted, in the order of their numbers."""
     deleted = set(segment.deleted)
     return (passage for number, passage in enumerate(read_segment(index, segment)) if number not in deleted)
+
+
+def alive_in(segment: Segment) -> np.ndarray:
+    """Which passages of a segment are not deleted, bool `(n_passages,)`."""
+    alive = np.ones(segment.passages, dtype=bool)
+    alive[segment.deleted] = False
+    return alive
 
 
 def _write_passages(folder: Path, passages: Iterable[Passage]) -> int:

@@ -78,12 +78,7 @@ class Vectors:
 
 
 def mean_vectors(vectors: "torch.Tensor", lengths: "torch.Tensor") -> "torch.Tensor":
-    """The mean vector of each passage, float32 `(n_passages, dim)`.
-
-    Args:
-        vectors: Of all passages, one after the other, `(n_vectors, dim)`.
-        lengths: How many each has, at least one, `(n_passages,)`.
-    """
+    """The mean vector, float32 `(n_passages, dim)`, of each passage, which has at least one vector."""
     import torch
 
     return torch.segment_reduce(vectors.float(), "mean", lengths=lengths)

@@ -92,7 +92,7 @@ class Words:
             also: For each query the numbers of passages that are found beyond `k` where they are the last one's equals.
         """
         mask, found = allowed[self._numbers], []
-        for place, words in enumerate(_tokens(queries, self._rule)):
+        for place, words in enumerate(words_of(queries, self._rule)):
             scores = self._scorer.get_scores(words) if words else np.zeros(len(mask), np.float32)
             likely = np.flatnonzero(mask & (scores > 0))
             if len(likely) > k:  # the k best and their equals
@@ -104,13 +104,11 @@ class Words:
         return found
 
 
-def words_of(texts: Iterable[str]) -> list[list[str]]:
-    """The words of texts that count: not such as "the"."""
-    return _tokens(texts, WHOLE_WORDS)
+def words_of(texts: Iterable[str], rule: str | None = WHOLE_WORDS) -> list[list[str]]:
+    """The words of texts that count, not such as "the", by a rule, that of the oldest counts for None.
 
-
-def _tokens(texts: Iterable[str], rule: str | None) -> list[list[str]]:
-    """The words of texts by a rule, that of the oldest counts for None, however their characters are composed."""
+    How their characters are composed makes no difference but there.
+    """
     import bm25s
 
     if rule is not None:

@@ -26,7 +26,6 @@ from raisf.retrieval.store.manifest import (
     File,
     IndexManifest,
     Segment,
-    as_json,
     check_no_strangers_manifest,
     describe_files,
     library_versions,
@@ -131,7 +130,7 @@ class Writer:
             versions=library_versions(),
             format=FORMAT,
         )
-        write_json(self.folder / MANIFEST, as_json(manifest))
+        write_json(self.folder / MANIFEST, dataclasses.asdict(manifest))
         _drop_unused(self.folder, manifest)
         return manifest
 

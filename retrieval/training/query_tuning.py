@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, Tower, find_model
-from raisf.retrieval.store.manifest import INDEX, MANIFEST, as_json
-from raisf.retrieval.store.segments import vectors_folder
+from raisf.retrieval.store.manifest import INDEX, MANIFEST
+from raisf.retrieval.store.segments import alive_in, vectors_folder
 from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.files import atomic_folder, link_or_copy, write_json
 
@@ -53,12 +55,7 @@ class QueryStudent:
         self._optimizer = torch.optim.AdamW(self._weights, lr=learning_rate, weight_decay=0.01)
         segments = index.manifest.segments
         vectors = Vectors(*(vectors_folder(index.path, segment) for segment in segments)).all()
-        alive = torch.ones(len(vectors), dtype=torch.bool)
-        start = 0
-        for segment in segments:
-            alive[[start + number for number in segment.deleted]] = False
-            start += segment.passages
-        self._vectors = vectors[alive]
+        self._vectors = vectors[np.concatenate(list(map(alive_in, segments)))]
         self.passages = index.passages
 
     def find(self, queries: Sequence[str], k: int) -> list[list[int]]:
@@ -153,4 +150,4 @@ class QueryStudent:
             for name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 link_or_copy(old.path / name, folder / name)
-            write_json(folder / MANIFEST, as_json(manifest))
+            write_json(folder / MANIFEST, dataclasses.asdict(manifest))

@@ -3,7 +3,6 @@
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,8 @@ def test_queries_that_arrive_together_are_searched_together(index: Index, monkey
     monkeypatch.setattr(Index, "search_many", slow)
     batcher = Batcher(index)
     jobs = [(f"Hamlet sea chess {n}", 1 + n % 2, "page = 1" if n % 4 < 2 else None) for n in range(16)]
-    with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda job: batcher.search([job[0]], job[1], job[2])[1][0], jobs))
+    answers = [batcher.submit([query], k, where) for query, k, where in jobs]
+    found = [answer.result()[1][0] for answer in answers]
     batcher.close(20)
     monkeypatch.undo()
     assert found == [index(query, k, where) for query, k, where in jobs]
@@ -47,12 +46,12 @@ def test_an_index_that_another_has_replaced_is_freed_though_nobody_asks(passages
     """A server that had rest after a change held both in memory, until its next search but one."""
     batcher = Batcher(build_index(passages, tmp_path / "old", "bm25", progress=False))
     gone = weakref.ref(batcher.index)
-    assert batcher.search(["chess"], 1, None)[1]
+    assert batcher.submit(["chess"], 1, None).result()[1]
     batcher.index = build_index(passages[:3], tmp_path / "new", "bm25", progress=False)
     end = time.monotonic() + 10
     while gone() is not None and time.monotonic() < end:
         time.sleep(0.01)
-    assert gone() is None and batcher.search(["chess"], 1, None) == (batcher.index, [[]])
+    assert gone() is None and batcher.submit(["chess"], 1, None).result() == (batcher.index, [[]])
     batcher.close(20)
 
 
@@ -68,16 +67,13 @@ def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monke
 
     monkeypatch.setattr(Index, "search_many", breaks)
     batcher = Batcher(index)
-    with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(batcher.search, ["Hamlet"], 1, None)
-        begun.wait(20)
-        rest = [pool.submit(batcher.search, [query], 1, None) for query in ("chess", "bad", "octopus")]
-        while batcher._waiting.qsize() < 3:
-            time.sleep(0.01)
-        together.set()
-        with pytest.raises(TypeError, match="a tokenizer"):
-            rest[1].result()
-        titles = [answer.result()[1][0][0].title for answer in (first, rest[0], rest[2])]
+    first = batcher.submit(["Hamlet"], 1, None)
+    begun.wait(20)
+    rest = [batcher.submit([query], 1, None) for query in ("chess", "bad", "octopus")]
+    together.set()
+    with pytest.raises(TypeError, match="a tokenizer"):
+        rest[1].result()
+    titles = [answer.result()[1][0][0].title for answer in (first, rest[0], rest[2])]
     batcher.close(20)
     assert titles == ["Hamlet", "Chess", "Octopus"]
 
@@ -86,7 +82,7 @@ def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monke
 def test_after_an_error_it_searches_on(k: int, where: str | None, index: Index):
     batcher = Batcher(index)
     with pytest.raises(InputError):
-        batcher.search(["a"], k, where)
-    searched, found = batcher.search(["Hamlet"], 1, None)
+        batcher.submit(["a"], k, where).result()
+    searched, found = batcher.submit(["Hamlet"], 1, None).result()
     assert searched is index and found[0][0].title == "Hamlet"
     batcher.close(20)

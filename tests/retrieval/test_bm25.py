@@ -11,7 +11,7 @@ import pytest
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.index import add_to_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import ALL_WORDS, MANIFEST, WHOLE_WORDS, as_json, describe_files
+from raisf.retrieval.store.manifest import ALL_WORDS, MANIFEST, WHOLE_WORDS, describe_files
 from raisf.retrieval.store.words import Words
 from raisf.utils.files import write_json
 
@@ -110,7 +110,7 @@ def test_counts_of_before_are_searched_by_their_own_words_until_the_index_change
     files = {name: file for name, file in manifest.files.items() if not name.startswith("words")}
     files |= describe_files(tmp_path / "i", [counts])
     before = dataclasses.replace(manifest, files=files)
-    write_json(tmp_path / "i" / MANIFEST, as_json(before))
+    write_json(tmp_path / "i" / MANIFEST, dataclasses.asdict(before))
     index = BM25.load(tmp_path / "i")
     assert [passage.pid for passage in index("cafe\u0301", 5)] == ["3"] and index("D", 5) == []
     assert before.ranking != manifest.ranking  # what was answered with the one is not taken for the other's

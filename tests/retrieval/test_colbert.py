@@ -15,8 +15,8 @@ from raisf.retrieval.engines.colbert import ColBERT
 from raisf.retrieval.index import add_to_index, build_index, open_folder
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search import maxsim
+from raisf.retrieval.search.cells import centroid_count
 from raisf.retrieval.search.maxsim import MaxSim
-from raisf.retrieval.search.plaid import centroid_count
 from raisf.retrieval.store.vectors import Vectors, write_shard
 
 QUERIES = {
