@@ -20,7 +20,13 @@ Searched = TypeVar("Searched", bound=Index | RemoteIndex)
 class Holder(Protocol[Searched]):
     """What searches an index; another may be put in its place at any time."""
 
-    index: Searched
+    @property
+    def index(self) -> Searched:
+        """The index."""
+        ...
+
+    @index.setter
+    def index(self, fresh: Searched) -> None: ...
 
 
 class Watcher:
