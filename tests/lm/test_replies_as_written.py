@@ -7,6 +7,7 @@ import dspy
 import pytest
 
 from raisf.lm.adapter import CompactAdapter
+from raisf.lm.chat_format import ChatCall
 from raisf.lm.labels import Unreadable
 from raisf.lm.reading import read
 
@@ -93,7 +94,7 @@ def test_a_stream_shows_what_is_read_in_the_end(signature: Any, said: str, shown
             sent.append(chunk.choices[0].delta.content or "")
 
     async def stream() -> None:
-        with dspy.context(send_stream=Stream()), CompactAdapter()._streaming(signature):
+        with dspy.context(send_stream=Stream()), CompactAdapter()._streaming(ChatCall(signature, [], {})):
             through = dspy.settings.send_stream
             for letter in said:
                 await through.send(Chunk(letter))

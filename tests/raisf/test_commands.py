@@ -111,7 +111,7 @@ def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, tmp_path, ca
         raise KeyboardInterrupt
 
     before = (home / "index/manifest.json").read_bytes()
-    monkeypatch.setattr(words, "_tokens", interrupted)
+    monkeypatch.setattr(words, "words_of", interrupted)
     (tmp_path / "new.txt").write_text("Something else.")
     code = cli.main(["index", str(tmp_path / "new.txt"), "--engine", "bm25", "--out", str(home / "index")])
     assert code == 130
