@@ -30,8 +30,8 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     Args:
         node: Concluded, with its passages.
         quoted: The sentence that the reader quoted; None, "" or "none" where it quoted none. Then, and where what it
-            quoted stands in no passage, it is the sentence of the passages read that holds the answer and shares most
-            words with the question; for yes or no, which none holds, one that has half of the question's.
+            quoted stands in no passage, it is the sentence of the passages read that holds the answer, itself or in its
+            title, and shares most words with the question; for yes or no, which none holds, one that has half of these.
         read: The passages that the reader saw, as they stood in its prompt. One that holds the answer in its title
             alone, and of which no sentence is about the question, is cited without a sentence.
     """
@@ -47,7 +47,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
         node.grounded = bool(holding)
     if source is None:
         closed = normal(answer) in YES_NO  # which no passage holds
-        sentence, source = holding_sentence(node.question, answer, passages if closed else holding)
+        sentence, source = holding_sentence(node.question, answer, passages if closed else holding, titles=True)
         if closed and source and not _about(f"{source.title} {sentence}", node.question):
             sentence = source = None
         node.evidence = sentence if sentence and _says(sentence, node.question, answer) else None
@@ -57,18 +57,21 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
 
 
 def holding_sentence(
-    question: str, answer: str, passages: Sequence[JudgedPassage]
+    question: str, answer: str, passages: Sequence[JudgedPassage], titles: bool = False
 ) -> tuple[str | None, JudgedPassage | None]:
     """Of passages that hold an answer, the sentence that does and shares most words with the question, and whose it is.
 
-    Where only a title holds it, the sentence below that title which shares most.
+    Where only a title holds it, the sentence below that title which shares most. With `titles` that is also so where a
+    sentence names the answer, too: what says "it" below its name may tell more of what was asked.
     """
     asked = set(normal(question).split())
-    best: tuple[tuple[bool, int], str, JudgedPassage] | None = None
+    best: tuple[tuple[bool, int, bool], str, JudgedPassage] | None = None
     for passage in passages:
+        named = titles and holds(passage.title, spellings(answer))
         for sentence in sentences(passage.text):
             shared = len(asked & set(normal(f"{passage.title} {sentence}").split()))
-            rank = (holds(sentence, spellings(answer)), shared)
+            held = holds(sentence, spellings(answer))
+            rank = (held or named, shared, held)
             if best is None or rank > best[0]:
                 best = (rank, sentence, passage)
     return (best[1], best[2]) if best else (None, None)

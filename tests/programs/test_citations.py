@@ -109,6 +109,11 @@ def test_a_sentence_that_is_about_nothing_asked_is_not_shown_as_evidence() -> No
     titled.passages = [JudgedPassage.of(fuji)]
     cite(titled, "none", [fuji.prompt_text])
     assert titled.evidence == "It last erupted in 1707."
+    rome = Passage("r", "Rome is a city of seven hills. It became Italy's capital in 1871.", "Rome")
+    capital = Node(question="Which city became the capital of Italy in 1871?", answer="Rome")
+    capital.passages = [JudgedPassage.of(rome)]
+    cite(capital, "none", [rome.prompt_text])
+    assert capital.evidence == "It became Italy's capital in 1871.", "and not the first, which says but the name"
 
 
 def test_yes_and_no_stand_nowhere_but_what_was_read_about_the_question_is_shown() -> None:
@@ -150,7 +155,7 @@ def test_a_quotation_that_puts_the_answer_where_another_word_stands_is_not_shown
     """One word of a true sentence exchanged, for one that stands elsewhere: it was quoted and cited."""
     asked = node("Who painted Mount Fuji thirty-six times?", "Tokyo")
     cite(asked, "Tokyo painted Mount Fuji thirty-six times.", texts(0, 1))
-    assert (asked.evidence, asked.found_afterwards) == ("Tokyo is the capital of Japan.", True)
+    assert (asked.evidence, asked.found_afterwards) == ("On clear days Mount Fuji is seen from its towers.", True)
     assert asked.cited == "Tokyo"
 
 
