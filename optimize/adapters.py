@@ -1,7 +1,5 @@
 """The trained weights of an artifact: LoRA adapters, probes or whole models in folders of their own, with hashes."""
 
-import contextlib
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +15,7 @@ from raisf.lm.local.weights import PREFIX, same_weights, weights_folder, weights
 from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, relative_path
+from raisf.utils.files import link_or_copy, read_json, relative_path
 from raisf.utils.predictors import all_predictors
 
 ADAPTERS, README = "adapters", "README.md"
@@ -95,7 +93,11 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         target = made / ADAPTERS / name
         target.mkdir(parents=True)
         for file in (file for file in source.iterdir() if file.suffix in _WEIGHTS_AND_WORDS and file.is_file()):
-            _copy(file, target / file.name, copied)
+            if file in copied:  # of a whole model, which several predictors share
+                link_or_copy(copied[file], target / file.name)
+            else:
+                copied[file] = target / file.name
+                shutil.copyfile(file, copied[file])  # not its permissions: safetensors writes for its user alone
         kind = "lora" if lm.lora else "probe" if lm.probe else "full"
         if kind != "full":
             check_base_apart(lm, name, artifact)
@@ -105,15 +107,6 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         system = getattr(program, "system", type(program).__name__)
         (made / README).write_text(readme(system, kept, made), encoding="utf-8")
     return kept
-
-
-def _copy(file: Path, target: Path, copied: dict[Path, Path]) -> None:
-    """Copies a file; one of a model that several predictors share takes its room on the disk once."""
-    first = copied.setdefault(file, target)
-    if first is not target:
-        with contextlib.suppress(OSError):  # a file system without such links
-            return os.link(first, target)
-    shutil.copyfile(file, target)  # not its permissions: safetensors writes for its user alone
 
 
 def check_bases_apart(program: dspy.Module, bases: Mapping[str, LocalLM], artifact: Path) -> None:
