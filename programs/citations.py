@@ -64,13 +64,13 @@ def holding_sentence(
     Where only a title holds it, the sentence below that title which shares most. With `titles` that is also so where a
     sentence names the answer, too: what says "it" below its name may tell more of what was asked.
     """
-    asked = set(normal(question).split())
+    asked, forms = set(normal(question).split()), spellings(answer)
     best: tuple[tuple[bool, int, bool], str, JudgedPassage] | None = None
     for passage in passages:
-        named = titles and holds(passage.title, spellings(answer))
+        named = titles and holds(passage.title, forms)
         for sentence in sentences(passage.text):
             shared = len(asked & set(normal(f"{passage.title} {sentence}").split()))
-            held = holds(sentence, spellings(answer))
+            held = holds(sentence, forms)
             rank = (held or named, shared, held)
             if best is None or rank > best[0]:
                 best = (rank, sentence, passage)
