@@ -84,16 +84,21 @@ def _source(quotation: str, passages: Sequence[JudgedPassage], answer: str) -> t
     sentence's "not", it is that whole sentence. A passage's number and title are no part of it; the answer alone is
     none.
     """
-    for undressed in (True, False):
-        for passage in passages:
-            told = _NUMBER.sub("", quotation) if undressed else quotation
-            for sign in (" | ", ": ") if undressed and passage.title else ():
-                told = told.removeprefix(f"{passage.title}{sign}")
-            if not _telling(normal(told).split()) - set(normal(answer).split()):
-                continue
-            if found := _taken(told, passage):
-                return found, passage
+    undressed = [(_undressed(quotation, passage.title), passage) for passage in passages]
+    as_it_is = [(quotation, passage) for told, passage in undressed if told != quotation]
+    for told, passage in undressed + as_it_is:
+        own = _telling(normal(told).split()) - set(normal(answer).split())
+        if own and (found := _taken(told, passage)):
+            return found, passage
     return None
+
+
+def _undressed(quotation: str, title: str) -> str:
+    """A quotation without a passage's number and title."""
+    told = _NUMBER.sub("", quotation)
+    for sign in (" | ", ": ") if title else ():
+        told = told.removeprefix(f"{title}{sign}")
+    return told
 
 
 def _taken(quotation: str, passage: JudgedPassage) -> str | None:
