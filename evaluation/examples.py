@@ -74,7 +74,10 @@ def gold_answers(example: dspy.Example) -> list[str]:
 
 
 def gold_field(example: dspy.Example, name: str) -> Any:
-    """A field of gold as JSON has it: what NumPy or pandas made as Python's own, a set in order, a date as text."""
+    """A field of gold as JSON has it: what NumPy or pandas made as Python's own, a set in order, a date as text.
+
+    None where it has none, see `is_gap`.
+    """
 
     def plain(value: Any) -> Any:
         if isinstance(value, list | tuple | set | frozenset | np.ndarray):

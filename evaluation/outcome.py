@@ -87,11 +87,9 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
         "question": example.question,
         "answers": answers,
         "kind": None if is_gap(example.get("kind")) else str(example.kind),
-        "hops": None if is_gap(example.get("hops")) else gold_field(example, "hops"),
+        "hops": gold_field(example, "hops"),
         "gold": {
-            name: gold_field(example, name)
-            for name in (*GOLD, "sub_titles", "scoring")
-            if not is_gap(example.get(name))
+            name: value for name in (*GOLD, "sub_titles", "scoring") if (value := gold_field(example, name)) is not None
         },
         "prediction": answer,
         "em": 0.0 if answer is None else exact_match(answer, answers, scoring),
