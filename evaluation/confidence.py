@@ -9,6 +9,8 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+from raisf.retrieval.passage import cited_as
+
 UNKNOWN = "unknown"
 # What a node may say, and the records of other versions leave out.
 _LATER = dict.fromkeys(
@@ -32,9 +34,9 @@ def confidence(node: Any) -> float | None:
     That is the probability that the question is known, that the passage in which the answer stands is relevant (or that
     all suffice, where that was judged and is less), or the least confidence among the sub-answers. Of passages that are
     cited alike, such as parts of one page, it is the most relevant one's; for yes and no, and where the cited passage
-    was not judged, of all. 0 where nothing supports it: its
-    words stand in no passage that was read, or it was composed with no sub-answer found and no relevant passage. None
-    where there is no answer, or where the LM gives no probabilities.
+    was not judged, of all. 0 where nothing supports it: its words stand in no passage that was read, or it was composed
+    with no sub-answer found and no relevant passage. None where there is no answer, or where the LM gives no
+    probabilities.
     """
     if node.answer == UNKNOWN:
         return None
@@ -95,7 +97,7 @@ def _judged(node: Any) -> float | None:
 
 def _of_passages(node: Any) -> float | None:
     judged = [one for one in node.passages if one.judgement and one.judgement.verdict == "relevant"]
-    cited = [one for one in judged if node.grounded and node.cited == (one.citation or one.title or one.pid)]
+    cited = [one for one in judged if node.grounded and node.cited == cited_as(one)]
     told = [one.judgement.probability for one in cited or judged if one.judgement.probability is not None]
     enough = node.sufficient.probability if node.sufficient else None
     return min((one for one in (max(told, default=None), enough) if one is not None), default=None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from raisf.programs.questions import UNKNOWN, YES_NO, bare, holds, is_yes_no, normal, sentences, spellings
 from raisf.programs.trace import JudgedPassage, Node
+from raisf.retrieval.passage import cited_as
 from raisf.utils.text import clean
 
 NONE = ("", "none", UNKNOWN)
@@ -53,7 +54,7 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
         node.evidence = sentence if sentence and _says(sentence, node.question, answer) else None
         node.found_afterwards = node.evidence is not None
     if source is not None:
-        node.cited = source.citation or source.title or source.pid
+        node.cited = cited_as(source)
 
 
 def holding_sentence(

@@ -85,6 +85,11 @@ def called_by(gold: Collection[str], pid: str) -> str:
     return row_of(pid) if pid not in gold and row_of(pid) in gold else pid
 
 
+def cited_as(passage: Any) -> str:
+    """What an answer that is read from a passage of a trace, or of its record, cites: its place, title or id."""
+    return passage.citation or passage.title or passage.pid
+
+
 @runtime_checkable
 class Retriever(Protocol):
     """Anything that finds passages. Calls from several threads at once are safe.

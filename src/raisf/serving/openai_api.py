@@ -17,6 +17,7 @@ from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.programs.conversation import Turn
 from raisf.programs.events import DoneEvent, QuestionEvent
 from raisf.programs.trace import Cost
+from raisf.retrieval.passage import cited_as
 from raisf.serving.service import Question, Service, cited_passages, flag, kind_of
 from raisf.serving.streaming import sse
 from raisf.utils.errors import InputError, RaisfError
@@ -171,7 +172,7 @@ def annotations(asked: Question, done: DoneEvent, base: str) -> list[dict[str, A
             "url_citation": {
                 "start_index": 0,
                 "end_index": len(done.answer),
-                "title": passage.citation or passage.title or passage.pid,
+                "title": cited_as(passage),
                 "url": f"{base}/#source={name}/{quote(passage.pid, safe='')}",
             },
         }
