@@ -16,8 +16,8 @@ from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
 _COLLECTION = re.compile(r"\d+\t[^\t]*(\t[^\t]*)?$")
-_COLLECTIONS = ("collection", "corpus", "passages", "psgs", "part")
-"""What a collection's file is called whose numbers begin with neither 0 nor 1."""
+_COLLECTIONS = re.compile(r"collection|corpus|passages|psgs|(?<![a-z])part(?![a-z])", re.IGNORECASE)
+"""What a collection's file is called whose numbers begin with neither 0 nor 1; `parts.tsv` is a list of parts."""
 _NAMING = ("title", "name")
 """Columns that say what a row is about."""
 _RECORD = 5
@@ -75,7 +75,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
 
 def _is_collection(file: Path, first: str) -> bool:
     """Whether a table of numbers and texts is ColBERT's: by its first number, or its name. Others' numbers are told."""
-    return first in ("0", "1") or any(kind in file.stem.lower() for kind in _COLLECTIONS)
+    return first in ("0", "1") or _COLLECTIONS.search(file.stem) is not None
 
 
 def _begin(lines: Iterator[str]) -> tuple[list[str], str | None]:

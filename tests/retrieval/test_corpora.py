@@ -106,6 +106,16 @@ def test_colberts_collection_and_its_quotes(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [("part-00003.tsv", "Hexagon bolt"), ("msmarco_part2.tsv", "Hexagon bolt"), ("parts.tsv", "1001; Hexagon bolt")],
+)
+def test_the_numbers_of_a_collections_part_are_ids_and_those_of_parts_are_told(tmp_path: Path, name: str, text: str):
+    """A list of parts, or of departments, lost its numbers."""
+    (tmp_path / name).write_text("1001\tHexagon bolt\n1002\tWasher\n")
+    assert next(read_documents(tmp_path / name)).text.startswith(text)
+
+
+@pytest.mark.parametrize(
     ("content", "found"),
     [
         ("Plan,Fee\nLite,$39\n\nFull,\n", [("Price List", "Plan: Lite; Fee: $39. Plan: Full.", {"line": 2})]),
