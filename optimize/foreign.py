@@ -193,7 +193,7 @@ def set_options(
                 continue
             if name in numbers and settable and one is module:
                 with contextlib.suppress(AttributeError):  # a property
-                    setattr(one, name, value)
+                    setattr(one, _held(one, name), value)
                     continue
             differ = f" ({value}, not {now[name]})" if name in numbers else ""
             raise InputError(

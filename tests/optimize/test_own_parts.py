@@ -221,6 +221,25 @@ def test_a_class_is_made_with_the_numbers_that_were_saved(lm: Any, tmp_path: Any
         assert made.k == 7 and [one.demos[0]["answer"] for one in made.vote] == ["0", "1", "2"]
 
 
+class Between(dspy.Module):
+    """Takes no two numbers at once, and none below 0."""
+
+    def __init__(self, low: int = 1, high: int = 9) -> None:
+        super().__init__()
+        if low < 0 or (low != 1 and high != 9):
+            raise ValueError("low is less than 0" if low < 0 else "not both")
+        self._low, self._high, self.predict = low, high, dspy.Predict("question -> answer")
+
+
+def test_numbers_that_a_class_does_not_take_together_are_set_where_it_keeps_them(tmp_path: Any) -> None:
+    """They were set beside the private ones, which kept their defaults without a word."""
+    made: Any = Between()
+    made._low, made._high = 3, 5
+    raisf.save(made, tmp_path / "a")
+    loaded: Any = raisf.load(tmp_path / "a", program=Between)
+    assert (loaded._low, loaded._high) == (3, 5) and "low" not in vars(loaded)
+
+
 def test_an_instance_with_other_numbers_is_not_taken_for_the_one_that_was_saved(tmp_path: Any) -> None:
     raisf.save(voted(Panel(k=7, voters=3), ScriptedLM(lambda _: SAID)), tmp_path / "a")
     with pytest.raises(raisf.InputError, match=r"another k of Panel than .* has \(7, not 3\): give an instance"):
