@@ -30,7 +30,6 @@ from raisf.utils.predictors import all_predictors
 
 # What optimizers hang on a module; where a class of the user's takes an option of that name, it is hers.
 _HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
-_GROWING = list | dict | set
 # The adapters that are being told.
 _adapters: ContextVar[frozenset[int]] = ContextVar("adapters", default=frozenset())
 
@@ -135,8 +134,9 @@ def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
             if name == "callbacks":
                 value = [one for one in value if not isinstance(one, BaseCallback)]
                 passing = not value
-        # A cache of a retriever's or an adapter's own, or what it has met.
-        passing |= not isinstance(module, dspy.Module) and name not in options and isinstance(value, _GROWING)
+        # A cache of a retriever's or an adapter's own, or what it has met; a retriever's list is what it searches.
+        growing = dict | set if isinstance(module, dspy.Retrieve) else list | dict | set
+        passing |= not isinstance(module, dspy.Module) and name not in options and isinstance(value, growing)
         if passing or hidden or name in unchanged:
             continue
         if isinstance(value, str):
