@@ -287,8 +287,10 @@ def _jsonable(demos: Any, name: str) -> Any:
     """A predictor's demonstrations with dates, members of an Enum and NumPy's numbers as an LM is shown them."""
 
     def other(value: Any) -> Any:
-        if isinstance(value, np.generic | np.ndarray):
-            return value.tolist()
+        if isinstance(value, np.ndarray):
+            return list(value) if value.ndim else value[()]
+        if isinstance(value, np.generic):  # in half the digits 0.1 is another number
+            return float(str(value)) if isinstance(value, np.floating) else value.item()
         raise InputError(f"a demonstration of {name} holds {value!r:.60}, which no artifact keeps: write it as text")
 
     return to_jsonable_python(demos, bytes_mode="base64", fallback=other)

@@ -298,3 +298,16 @@ def test_demonstrations_with_dates_and_members_of_an_enum_are_kept_and_shown_ali
     for adapter in (dspy.ChatAdapter(), dspy.JSONAdapter(), dspy.XMLAdapter(), CompactAdapter()):
         shown = [adapter.format(one.signature, one.demos, {"question": "Now?"}) for one in (made, loaded)]
         assert shown[0] == shown[1] and "2020-01-31" in str(shown[0])
+
+
+def test_numbers_of_half_the_digits_are_shown_alike_in_a_demonstration_that_was_kept(tmp_path: Any) -> None:
+    """The reader had seen 0.1, and saw 0.10000000149011612 from the artifact."""
+    program = dspy.Predict("share, shares: list[float] -> answer")
+    tenth = np.float32(0.1)
+    program.demos = [dspy.Example(share=tenth, shares=[tenth, np.array(tenth)], answer="x")]
+    raisf.save(program, tmp_path / "a")
+    loaded: Any = raisf.load(tmp_path / "a", program=dspy.Predict(program.signature))
+    assert loaded.demos[0]["share"] == 0.1 and loaded.demos[0]["shares"] == [0.1, 0.1]
+    program.demos = [dspy.Example(share=1, shares=np.array([[0.1, 3]], "float32"), answer="x")]
+    raisf.save(program, tmp_path / "b")
+    assert read_json(tmp_path / "b" / "program.json")["self"]["demos"][0]["shares"] == [[0.1, 3.0]]
