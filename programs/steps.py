@@ -11,7 +11,7 @@ from raisf.lm.connect import adapter_for
 from raisf.lm.lists import plain
 from raisf.programs.calls import Run
 from raisf.programs.program import check
-from raisf.programs.questions import UNKNOWN, fill, is_unknown, normal, refuses
+from raisf.programs.questions import UNKNOWN, bare, fill, is_unknown, normal, refuses
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
 from raisf.utils.text import clean, counted
@@ -26,7 +26,7 @@ def fill_in(node: Node, answers: Mapping[int, str]) -> bool:
     if missing := [f"#{number}" for number, answer in answers.items() if answer == UNKNOWN]:
         node.end("reference", f"no answer for {' and '.join(missing)}")
         return False
-    node.question = fill(node.question, answers)
+    node.question = fill(node.question, {number: bare(answer) for number, answer in answers.items()})
     return True
 
 

@@ -93,6 +93,13 @@ def test_a_reference_is_filled_with_the_earlier_answer(ask, scripted, plan, shel
     assert "where was Ada born? = Velm" in str(lm.calls[-1]["facts"])
 
 
+def test_an_answer_in_bold_is_filled_in_without_its_asterisks(ask, scripted, plan, shelf):
+    lm = scripted(root=plan(subs=["who founded it?", "where was #1 born?"]), who=plan(know=True, answer="**Ada Hill**"))
+    who, where = ask(RAISF(shelf), lm).root.sub_questions
+    assert (who.answer, where.question) == ("**Ada Hill**", "where was Ada Hill born?")
+    assert "where was Ada Hill born?" in shelf.queries
+
+
 def test_a_reference_to_an_unknown_answer_is_not_asked(ask, scripted, plan, shelf):
     lm = scripted(root=plan(subs=["x", "where was #1 born?", "y"]), y=plan(know=True))
     trace = ask(RAISF(shelf, max_depth=1), lm)
