@@ -163,6 +163,18 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         *("No relevant information found.", "Insufficient data"),
         *("As an AI language model, I can't know.", "We don't know.", "It does not say", "It's unclear"),
         *("They do not say where he was born.", "As an AI, I am unable to answer", "Impossible to tell from the text"),
+        *("It is not possible to determine the answer.", "Not possible to tell", "No relevant passages found."),
+        *(
+            "It is not possible to answer the question with the given facts.",
+            "It is not possible to determine the founder of Velm from the provided passages.",
+            "Based on the passages, it is not possible to say who founded it.",
+        ),
+        *(
+            "The founder of Velm is not mentioned.",
+            "The exact date is not specified.",
+            "No specific date is mentioned.",
+        ),
+        "As of my last update in 2023, I do not have that information.",
         *("Unknown. The passages do not say.", "Unknown: it is not stated", "unknown — not mentioned", "N.A."),
     ],
 )
@@ -199,6 +211,8 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
             *("I'm not in danger", "unknown since 1990", "unknown as of 2020", "**", "_", "<>"),
             *("Unknown. The answer is Rome", "unknown, but the passages hint at Rome"),
             "it's blue",
+            *("The key is not provided", "no slavery is mentioned", "it is not possible to open it from the outside"),
+            *("Not possible to return", "The Founder Is Not Mentioned", "no passage to India"),
         ),
         *("It does not include batteries", "We do not ship on Sundays", "As an aid to pilots", "As an AI researcher"),
         *(
