@@ -126,17 +126,21 @@ def check_base_apart(lm: LocalLM, name: str, artifact: Path) -> None:
 
 
 def open_weights(
-    artifact: Path, name: str, entry: KeptWeights, opens: Callable[[str], dspy.LM], given: LocalLM | None
+    artifact: Path,
+    name: str,
+    weights: Mapping[str, KeptWeights],
+    opens: Callable[[str], dspy.LM],
+    given: LocalLM | None,
 ) -> LocalLM:
-    """The LM of a predictor that has weights of its own, of which `save_weights` said the entry.
+    """The LM of a predictor that has weights of its own, one of those of which `save_weights` told.
 
     `opens` opens the LM of a spec as the predictor's was. The LM that is given may serve as the base, if its weights
-    are the base's; wherever these lie.
+    are the base's; wherever these lie. Predictors that share a whole model share its engine, that of the first's copy.
 
     Raises:
         InputError: The weights are missing or damaged, or the base is gone or another.
     """
-    folder = artifact / ADAPTERS / name
+    folder, entry = artifact / ADAPTERS / name, weights[name]
     if not folder.is_dir():
         raise damaged(artifact, f"{ADAPTERS}/{name} is missing")
     try:
@@ -158,7 +162,8 @@ def open_weights(
         except InputError as error:
             raise damaged(artifact, str(error)) from error
     if entry.kind == "full":
-        return _local(f"{PREFIX}{folder.resolve()}", opens)
+        alike = (artifact / ADAPTERS / other for other, one in weights.items() if one.sha256 == entry.sha256)
+        return _local(f"{PREFIX}{next(filter(Path.is_dir, alike)).resolve()}", opens)
     # An adapter, or a probe, fits its base in any precision.
     if given is not None and same_weights(entry.base.rpartition("#")[2], given.base_engine.folder):
         return given.with_weights(folder)

@@ -138,7 +138,7 @@ def set_lms(
     base = given if isinstance(given, LocalLM) else None
     for entry in manifest.lms:
         for name in [name for name in entry.predictors if name in weights]:
-            predictors[name].lm = open_weights(folder, name, weights[name], _opener(entry), base)
+            predictors[name].lm = open_weights(folder, name, weights, _opener(entry), base)
         others = [name for name in entry.predictors if name not in weights]
         if given is None and others:
             lm = _open_lm(folder, entry, api_base)
@@ -162,7 +162,7 @@ def _with_given(folder: Path, name: str, manifest: Manifest, given: Any) -> Loca
     def open_alike(spec: str) -> dspy.LM:
         return connect(spec, adapter=given.adapter_name)
 
-    lm = open_weights(folder, name, manifest.weights[name], open_alike, given)
+    lm = open_weights(folder, name, manifest.weights, open_alike, given)
     lm.adapter = given.adapter
     return lm
 
