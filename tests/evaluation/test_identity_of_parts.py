@@ -1,5 +1,6 @@
 """If these failed, a program would take the records of one that has another part: its answers, in silence."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,29 @@ def test_what_dspy_notes_while_a_program_runs_makes_no_other_program() -> None:
     module.callbacks.append(BaseCallback())
     vars(module)["candidate_programs"] = [{"score": 1.0, "program": 1}]
     assert describe(module) == before
+
+
+def test_how_an_lm_that_a_module_holds_is_asked_makes_another_program() -> None:
+    """It was told by its model alone: a colder one took the records of a warmer one."""
+
+    def told(way: Callable[[Any], dict[str, Any]], key: str = "k", **settings: Any) -> Any:
+        return describe(Holding(**way(dspy.LM("openai/fake", api_key=key, **settings))))
+
+    ways: list[Callable[[Any], dict[str, Any]]]
+    ways = [lambda lm: {"writer": lm}, lambda lm: {"lms": [lm]}, lambda lm: {"part": Holding(writer=Box(lm))}]
+    for way in ways:
+        assert told(way, temperature=0.1) == told(way, key="other", temperature=0.1)
+        assert len({str(told(way)), str(told(way, temperature=0.1)), str(told(way, max_tokens=7))}) == 3
+
+
+def test_how_the_lm_is_asked_that_reads_what_another_wrote_makes_another_program() -> None:
+    def told(**settings: Any) -> Any:
+        reads = dspy.LM("openai/small", **settings)
+        reads.adapter = dspy.TwoStepAdapter(reads)  # which holds the LM that it is told with
+        with dspy.context(lm=dspy.LM("openai/fake"), adapter=dspy.TwoStepAdapter(reads)):
+            return describe(Holding())
+
+    assert told(temperature=0.1) == told(temperature=0.1) != told(temperature=0.9)
 
 
 class Shots(dspy.ChatAdapter):

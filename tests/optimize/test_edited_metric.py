@@ -32,6 +32,7 @@ class Rule:
     def holds(self, score):
         return score {sign} self.most
 rule, judge = Rule({most}), dspy.LM("openai/{judge}", temperature={warm})
+others = functools.partial(list, [dspy.LM("openai/{judge}", temperature={warmer})])
 ALIASES = {{"uk": "{alias}"}}
 found = []
 class Own(dspy.Module):
@@ -42,7 +43,7 @@ class Grader:
     weight = {weight}
     def __call__(self, example, prediction, trace=None):
         found.append(prediction)
-        if long(prediction.answer) or said.search(prediction.answer):
+        if long(prediction.answer) or others() or said.search(prediction.answer):
             return dspy.Predict(Mend)(answer=prediction.answer).mended == example.answer
         with dspy.context(lm=judge):
             score = dspy.Predict(Assess)(answer=ALIASES.get(prediction.answer)).score
@@ -54,7 +55,7 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
     """A metric that asks an LM went on with the grades that another instruction had given."""
     given = {"manner": "kind", "kind": "float", "least": 1, "alias": "gb", "style": "short", "weight": 1}
     given |= {"most": 5, "sign": "<", "judge": "small"}
-    given |= {"mending": "little", "said": "yes", "length": 10, "mends": "better", "warm": 0.0}
+    given |= {"mending": "little", "said": "yes", "length": 10, "mends": "better", "warm": 0.0, "warmer": 0.5}
 
     def told(**changed: Any) -> str:
         made = types.ModuleType("own_constants")
@@ -64,7 +65,7 @@ def test_who_changes_what_a_metric_judges_by_goes_on_with_no_values_of_the_one_b
 
     changes = {"manner": "strict", "kind": "int", "least": 2, "alias": "en", "style": "long", "weight": 2}
     changes |= {"most": 6, "sign": "<=", "judge": "large"}
-    changes |= {"mending": "all", "said": "ja", "length": 11, "mends": "worse", "warm": 1.0}
+    changes |= {"mending": "all", "said": "ja", "length": 11, "mends": "worse", "warm": 1.0, "warmer": 0.7}
     assert told() == told()
     assert len({told(), *(told(**{name: value}) for name, value in changes.items())}) == 1 + len(changes)
 
