@@ -38,6 +38,14 @@ def as_retriever(given: Any, name: str | None = None) -> Retriever:
     Raises:
         InputError: It cannot be called, or would have to be awaited.
     """
+    retriever = _adapted(given, name)
+    if isinstance(retriever, Adapted):
+        retriever.note()
+    return retriever
+
+
+def _adapted(given: Any, name: str | None = None) -> Retriever:
+    """See `as_retriever`; what is known of it is not told yet, which takes a while where it has many texts."""
     if isinstance(given, Retriever) and name is None:
         return given
     if not callable(given) or isinstance(given, type):
@@ -59,7 +67,7 @@ def searched(program: Any) -> Retriever | None:
 
     given = getattr(program, "retriever", None)
     given = dspy.settings.rm if given is None else given
-    return None if given is None else as_retriever(given)
+    return None if given is None else _adapted(given)
 
 
 class Adapted:
@@ -84,19 +92,26 @@ class Adapted:
         self.path: Path | None = None
         self.name = name or _name_of(given)
         self.given = None if name else given
-        self._known = _hash(f"named {name}" if name else _known_of(given))
-        parts = [] if name else list(_parts_of(given, set()))
-        self._indexes = [part for part in parts if isinstance(part, Retriever) and isinstance(part.corpus_hash, str)]
-        self._asks_rm = any(map(_asks_rm, parts))
         self.learnt_from = learnt_by(given)
         self._call = _caller_of(given)
+        self._noted: tuple[str, list[Retriever], bool] | None = None
+
+    def note(self) -> tuple[str, list[Retriever], bool]:
+        """What is known of it, the indexes that it holds, and whether it asks DSPy's `rm`; for good as it is now."""
+        if self._noted is None:
+            known = _hash(f"named {self.name}" if self.given is None else _known_of(self.given))
+            parts = [] if self.given is None else list(_parts_of(self.given, set()))
+            indexes = [part for part in parts if isinstance(part, Retriever) and isinstance(part.corpus_hash, str)]
+            self._noted = known, indexes, any(map(_asks_rm, parts))
+        return self._noted
 
     @property
     def corpus_hash(self) -> str:
         """See above."""
-        rm = searched(None) if self._asks_rm else None
-        indexes = self._indexes if rm is None else [*self._indexes, rm]
-        return _hash("\n".join([self._known, *map(found_by, indexes)])) if indexes else self._known
+        known, indexes, asks_rm = self.note()
+        if asks_rm and (rm := searched(None)) is not None:
+            indexes = [*indexes, rm]
+        return _hash("\n".join([known, *map(found_by, indexes)])) if indexes else known
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         """The at most `k` best passages, best first, each once, with scores where it gives any.

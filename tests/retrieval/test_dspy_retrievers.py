@@ -256,6 +256,28 @@ def test_an_index_is_dspys_rm_for_retrieve_and_for_programs_without_a_retriever(
     assert bound != describe(raisf.RAG())["retriever"] and index.corpus_hash in bound
 
 
+def test_no_question_reads_all_texts_of_dspys_rm():
+    """Each took half a second over 100,000 texts, for a hash that no question needs."""
+    read = 0
+
+    class Texts(list[str]):
+        def __iter__(self):
+            nonlocal read
+            read += 1
+            return super().__iter__()
+
+    def found(query: str, k: int) -> list[str]:
+        return texts[:k]
+
+    texts = Texts(TEXTS)
+    vars(found)["corpus"] = texts
+    with dspy.context(rm=found, lm=ScriptedLM(lambda *args: {"answer": "Shakespeare", "evidence": "Hamlet"})):
+        assert raisf.RAG(k=2)(question="Who wrote Hamlet?").answer == "Shakespeare" and read == 0
+        bound = describe(raisf.RAG())["retriever"]
+        texts.append("Go is a board game, too.")
+        assert read > 0 and bound != describe(raisf.RAG())["retriever"]
+
+
 def test_an_index_of_strings_takes_one_line_and_is_made_once(cache: Path):
     index = raisf.index(TEXTS, "bm25", progress=False)
     assert index("Hamlet", 1)[0].text == TEXTS[1] and index("Hamlet", 1)[0].pid == "1"
