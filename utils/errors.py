@@ -44,11 +44,12 @@ class SearchError(RaisfError):
     """A retriever that could not search. The text may name its address."""
 
 
-def check_least(settings: object, **least: int) -> None:
+def check_least(settings: object, /, why: str = "", **least: int) -> None:
     """Refuses settings of which a number is no whole one, or too small.
 
     Args:
         settings: Has each number as an attribute.
+        why: Why it must be as much, for the message.
         **least: By its name, what it must be at least.
 
     Raises:
@@ -57,7 +58,7 @@ def check_least(settings: object, **least: int) -> None:
     for name, bound in least.items():
         check_whole(settings, name)
         if getattr(settings, name) < bound:
-            raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}")
+            raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}" + (why and f": {why}"))
 
 
 def check_whole(settings: object, name: str) -> None:

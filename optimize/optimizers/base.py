@@ -16,9 +16,11 @@ from dspy.utils.callback import BaseCallback
 from raisf.evaluation.examples import check_trainset
 from raisf.evaluation.identity import digest
 from raisf.evaluation.runner import check_module
+from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.identity import identity_of
+from raisf.optimize.judges.judge_rows import JudgeRows
 from raisf.optimize.judges.skr_cases import skr_cases
 from raisf.optimize.optimizers.selection import answer_exact_match, check_metric
 from raisf.optimize.overlap import check_disjoint, note_learnt
@@ -31,6 +33,12 @@ from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
 
 Examples = Sequence[dspy.Example]
+# What some options may be, and what to give instead of anything else.
+_OPTIONS: dict[str, tuple[Any, str]] = {
+    "work": (str | Path, "a folder"),
+    "judge_rows": (JudgeRows | None, "what raisf.optimize.judges.judge_rows.JudgeRows.read(FOLDER) gives, or None"),
+    "training": (Training | None, "raisf.Training(...), or None"),
+}
 
 
 @dataclass(slots=True)
@@ -83,6 +91,9 @@ class Optimizer(Teleprompter):
 
     def __post_init__(self) -> None:
         check_least(self, threads=1)
+        for name, (kind, wanted) in _OPTIONS.items():
+            if hasattr(self, name) and not isinstance(value := getattr(self, name), kind):
+                raise InputError(f"{name} is {value!r:.60}: give {wanted}")
         if hasattr(self, "seed"):  # of None, or a list, each call would draw otherwise
             check_whole(self, "seed")
 

@@ -21,7 +21,7 @@ from raisf.evaluation.examples import check_answered, question_id
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_data import VERDICTS
 from raisf.optimize.judges.judgements import Judge, Judged, Judgements, judgements_of
-from raisf.optimize.judges.labels import Labels, check_asking, check_labelled
+from raisf.optimize.judges.labels import Labels, check_labelled, check_labels_option
 from raisf.optimize.optimizers.base import check_own_forwards, counting
 from raisf.optimize.optimizers.calibration_report import (
     Collected,
@@ -44,7 +44,7 @@ from raisf.optimize.overlap import asked_with_parts, note_learnt
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
-from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.errors import InputError, LMError, RaisfError, check_least
 from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 
@@ -88,11 +88,12 @@ class Calibrate(Teleprompter):
     def __post_init__(self) -> None:
         if self.aim not in get_args(Aim):
             raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
-        self.know = (self.know,) if isinstance(self.know, str) else self.know  # pyright: ignore[reportAttributeAccessIssue]
+        self.know = (self.know,) if isinstance(self.know, str) else self.know or ()  # pyright: ignore[reportAttributeAccessIssue]
         check_metric(self.metric)
         check_kinds(self.know)
         check_prices(self.call_price, self.search_price)
-        check_asking(self.labels, self.threads)
+        check_labels_option(self.labels)
+        check_least(self, threads=1)
 
     def check(self, student: dspy.Module, valset: Sequence[dspy.Example] | None) -> RAISF:
         """Checks what `compile` needs, for callers with long work to do before; gives the RA-ISF that it calibrates.

@@ -28,9 +28,9 @@ from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold, check_prices
-from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW, check_rows
+from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW
 from raisf.programs.ra_isf import RAISF
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_least
 from raisf.utils.journal import Journal
 from raisf.utils.sampling import up_to
 
@@ -96,7 +96,7 @@ class OutcomeJudges(Optimizer):
         if self.by not in get_args(By):
             raise InputError(f"unknown by {self.by!r}: choose {', '.join(get_args(By))}")
         check_prices(self.call_price, self.search_price)
-        check_rows(self.rows)
+        check_least(self, "one of each verdict", rows=2)
         check_labels_option(self.labels)
         super().__post_init__()
         known = _options_of(LEARNERS[self.by])

@@ -15,6 +15,7 @@ from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
 from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.runs import results, score_of
+from raisf.programs.program import check, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 
@@ -99,14 +100,13 @@ def metric_name(metric: Metric) -> str:
 
 
 def check_prices(call_price: float, search_price: float) -> None:
-    """Refuses prices below zero.
+    """Refuses prices that are no numbers, or below zero.
 
     Raises:
         InputError: One is.
     """
     for name, price in (("call_price", call_price), ("search_price", search_price)):
-        if not price >= 0:
-            raise InputError(f"{name} is {price}: give 0 or more, in right answers")
+        check(name, price, is_number(price) and price >= 0, "0 or more, in right answers")
 
 
 class Selection:

@@ -61,7 +61,7 @@ class Together(Optimizer):
     how = "both"
 
     def __post_init__(self) -> None:
-        steps = [step.strip() for step in self.strategy.split(ARROW.strip())]
+        steps = [step.strip() for step in str(self.strategy).split(ARROW.strip())]
         if not all(step in ("p", "w") for step in steps):
             raise InputError(
                 f"unknown strategy {self.strategy!r}: give steps p (prompts) and w (weights), such as 'p -> w -> p'"

@@ -24,7 +24,7 @@ from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_least
 from raisf.utils.sampling import up_to
 from raisf.utils.text import print_of
 
@@ -53,7 +53,7 @@ class JudgeTraining(Optimizer):
     trains = True
 
     def __post_init__(self) -> None:
-        check_rows(self.rows)
+        check_least(self, "one of each verdict", rows=2)
         check_labels_option(self.labels)
         super().__post_init__()
 
@@ -156,12 +156,6 @@ def _held_out(rows: JudgeRows, task: Compilation, predictors: Collection[str]) -
     validated = rows.parts(task.trainset, task.valset)[1]
     judges = {name: JUDGE_ROLES.get(role_of(one)) for name, one in task.student.named_predictors()}
     return {"held_out": [name for name in predictors if validated.get(judges[name] or "")]}
-
-
-def check_rows(rows: int) -> None:
-    """Raise InputError for fewer rows a predictor than there are labels."""
-    if rows < 2:
-        raise InputError(f"rows must be at least 2, one of each verdict; found {rows}")
 
 
 @dataclass(slots=True)
