@@ -262,7 +262,7 @@ class Run:
                 self._fail(error, lm)
                 return None, []
             self._answered = True
-            if sensible(prediction, inputs):
+            if sensible(predictor, prediction, inputs):
                 self.count_read(True)
                 return prediction, steps
         self.count_read(False)

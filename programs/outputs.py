@@ -1,19 +1,24 @@
 """What an LM's outputs must be beyond their types, so that nothing is taken for a verdict that is none."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import dspy
 
 from raisf.programs.questions import refuses
 
 
-def sensible(prediction: dspy.Prediction, inputs: Mapping[str, Any]) -> bool:
+def sensible(predictor: dspy.Predict, prediction: dspy.Prediction, inputs: Mapping[str, Any]) -> bool:
     """Whether the outputs of a call can be what was asked for.
 
-    Of the numbers of passages that are listed one must be a passage's that was shown ("2024" is none); a sub-question
-    must not be a refusal to ask any, but at the end of a list of questions ("No further questions.").
+    The last one must be there, which an adapter of the user's own may leave out where it cannot read. Of the numbers of
+    passages that are listed one must be a passage's that was shown ("2024" is none); a sub-question must not be a
+    refusal to ask any, but at the end of a list of questions ("No further questions.").
     """
+    signature: Any = predictor.signature
+    name, field = [*signature.output_fields.items()][-1]
+    if prediction.get(name) is None and type(None) not in get_args(field.annotation):
+        return False
     passages = inputs.get("passages")
     for name, value in prediction.items():
         if not isinstance(value, list):

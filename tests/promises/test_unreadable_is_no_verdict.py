@@ -54,6 +54,23 @@ def test_the_program_goes_on_cautiously_and_its_trace_tells_verdicts_from_defaul
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
 
 
+class Forgiving(dspy.ChatAdapter):
+    """A user's: it leaves out what it cannot read, and raises nothing."""
+
+    def parse(self, signature: Any, completion: str) -> dict[str, Any]:
+        return {}
+
+
+def test_outputs_that_an_adapter_of_ones_own_leaves_out_are_unreadable() -> None:
+    """They counted as read: a run of nothing else had no fault."""
+    lm = ScriptedLM(lambda fields: "mumble")
+    lm.adapter = Forgiving()
+    program = RAISF(Shelf(lambda query: [Passage("p", "text", "T")]))
+    program.set_lm(lm)
+    trace = program(question="Who?").trace
+    assert (trace.root.answer, trace.root.readable, trace.read, trace.unreadable) == ("unknown", False, 0, 3)
+
+
 def test_an_answer_that_says_unknown_is_another_thing_than_one_that_cannot_be_read() -> None:
     said = trace_of(Direct(), lambda fields: {"answer": "unknown"})
     unread = trace_of(Direct(), lambda fields: "mumble")
