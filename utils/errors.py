@@ -44,7 +44,7 @@ class SearchError(RaisfError):
     """A retriever that could not search. The text may name its address."""
 
 
-def check_least(settings: object, /, why: str = "", **least: int) -> None:
+def check_least(settings: object, why: str = "", /, **least: int) -> None:
     """Refuses settings of which a number is no whole one, or too small.
 
     Args:
