@@ -1,8 +1,12 @@
 """The recursion of RA-ISF: each route, the references, the guards, the ablations."""
 
+import threading
+
+import dspy
 import pytest
 
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.concurrency import Task, set_concurrency
 from raisf.programs.questions import MAX_SUB_QUESTIONS
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -19,6 +23,30 @@ def test_a_known_question_is_answered_from_memory(ask, scripted, plan, shelf):
     assert trace.root.know.verdict == "know"
     assert trace.cost.lm_calls == len(lm.calls) == 2
     assert trace.cost.retrievals == 0
+
+
+def test_a_search_that_no_thread_has_begun_is_given_up_where_the_answer_is_known(plan, read, shelf):
+    """An index server, or a retriever that is paid for, would be asked for passages that nobody reads."""
+    busy, idle = threading.Event(), threading.Event()
+    plans = {"root": plan(subs=["a"]), "a": plan(know=True)}
+
+    def answer(fields):
+        if "facts" in fields:  # the last call: now threads take up what still waits
+            busy.set()
+            Task(idle.set)
+            idle.wait()
+        return read(plans, fields)
+
+    before = set_concurrency(2)
+    try:
+        for _ in range(4):  # all of its threads
+            Task(busy.wait)
+        with dspy.context(lm=ScriptedLM(answer)):
+            trace = RAISF(shelf)(question="root").trace
+    finally:
+        busy.set()
+        set_concurrency(before)
+    assert trace.root.route == "decomposed" and shelf.queries == ["root"]
 
 
 def test_an_unknown_question_is_read_from_its_relevant_passages_only(ask, scripted, plan, shelf):
@@ -199,6 +227,9 @@ def test_an_empty_shelf_and_a_k_beyond_the_corpus_are_no_errors(ask, scripted, p
             ("confidence_offset", "a"),
             ("confidence_offset", float("nan")),
             ("confidence_slope", float("inf")),
+            ("confidence_slope", 0.0),
+            ("samples", 1),
+            ("samples", 51),
             ("max_seconds", float("inf")),
             ("know_threshold", 10**400),
         ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raisf.lm.lists import numbers, texts
+from raisf.lm.lists import numbers, plain, texts
 from raisf.programs.questions import holds, spellings
 from raisf.programs.steps import next_question
 from raisf.programs.trace import Node
@@ -50,6 +50,12 @@ def test_a_remark_below_a_numbered_question_is_none_of_the_list() -> None:
     assert texts("1. Jaws >> director\n   - #1 >> spouse") == ["Jaws >> director", "#1 >> spouse"]
     assert texts("1. A:\n   - Find the director of Jaws\n2. Compare") is not None
     assert texts("#1 Who wrote Emma?\n#2 Where was #1 born?") == asked[:2]
+
+
+def test_what_only_looks_like_a_mark_is_kept() -> None:
+    assert texts('["1. FC Köln"]') == ["1. FC Köln"]
+    assert texts("Which came first, 1. Ada or 2. Bob?") == ["Which came first, 1. Ada or 2. Bob?"]
+    assert plain("**") == "**"
 
 
 def test_numbers_may_stand_on_lines_of_their_own() -> None:

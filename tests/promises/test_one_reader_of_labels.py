@@ -74,7 +74,8 @@ def test_a_list_of_passages_is_read_in_words_brackets_and_ranges(read: Any, form
     "text",
     ["No passage (see [2])", "[1", "[1, 2", "1, ", "not [2]", "none except [2]", "1 out of 5", "in 1994", "2?",
      "[null]", "[true]", "1.5", "-2", "[2] is not relevant", "[1] or [2]", "None of them is irrelevant", "the second",
-     "", "1. 3", "1-1000000000", "2 passages: 1, 3", "The 2 relevant passages are 1 and 3", "[1, 3] (2 passages)"],
+     "", "1. 3", "1-1000000000", "3-1", "2-2", "[1, 02]", "[[[1]]]",
+     "2 passages: 1, 3", "The 2 relevant passages are 1 and 3", "[1, 3] (2 passages)"],
 )  # fmt: skip
 def test_numbers_that_are_not_a_list_of_passages_are_unreadable(read: Any, form: str, text: str) -> None:
     assert read(RELEVANCE, text, form) is None
