@@ -1,4 +1,4 @@
-"""DSPy's chat and JSON formats, read by the project's one reader; and what an LM cut off is never read.
+"""DSPy's chat, JSON and two-step formats, read by the project's one reader; what an LM cut off is never read.
 
 The prompts are DSPy's own. The classes have DSPy's names, by which its stream listeners tell the formats apart.
 """
@@ -232,12 +232,30 @@ class JSONAdapter(dspy.JSONAdapter, WholeReplies):
         return _parse(self, signature, completion)
 
 
+class TwoStepAdapter(dspy.TwoStepAdapter):
+    """DSPy's free form, out of which a second LM extracts the fields: by one call, and read as the chat format is."""
+
+    def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
+        """See `ChatAdapter.parse`."""
+        form = ChatAdapter(use_json_adapter_fallback=False)
+        form.in_words = True
+        wanted: Any = self._create_extractor_signature(signature)
+        return form(self.extraction_model, {}, wanted, [], {"text": completion})[0]
+
+
+_STRICT: dict[type[dspy.Adapter], type[dspy.Adapter]] = {
+    dspy.ChatAdapter: ChatAdapter,
+    dspy.JSONAdapter: JSONAdapter,
+    dspy.TwoStepAdapter: TwoStepAdapter,
+}
+
+
 def strict(adapter: dspy.Adapter) -> dspy.Adapter:
-    """The same format with the project's reader, if it is one of DSPy's two; any other adapter as it is."""
-    ours: Any = {dspy.ChatAdapter: ChatAdapter, dspy.JSONAdapter: JSONAdapter}.get(type(adapter))
+    """The same format with the project's reader, if it is one of these of DSPy's; any other adapter as it is."""
+    ours = _STRICT.get(type(adapter))
     if ours is None:
         return adapter
-    made = ours()
+    made = ours.__new__(ours)
     vars(made).update(vars(adapter))
     return made
 
