@@ -10,7 +10,7 @@ from raisf.data.questions import load_questions
 from raisf.data.schemas import paragraphs, question_row
 from raisf.utils.errors import InputError
 from raisf.utils.files import write_jsonl
-from tests.data.test_schemas import HOTPOT, MUSIQUE
+from tests.data.test_schemas import HOTPOT, MUSIQUE, TWO_WIKI
 
 
 def test_a_musique_whose_paragraphs_have_no_numbers_gives_no_step_anothers_title():
@@ -89,3 +89,21 @@ def test_facts_of_strategyqa_that_are_no_texts_are_told() -> None:
     row = {"qid": "s1", "question": "Is it?", "answer": True, "decomposition": [], "facts": 5}
     with pytest.raises(ValueError, match="neither a text nor a list"):
         paragraphs(row)
+
+
+def test_the_hops_of_2wiki_are_its_evidences_where_one_paragraph_states_two():
+    evidences = [*TWO_WIKI["evidences"], ["Elm River", "mouth", "Elm Bay"]]
+    assert question_row({**TWO_WIKI, "evidences": evidences})["hops"] == 3
+    assert question_row({**TWO_WIKI, "evidences": []})["hops"] == 2
+
+
+def test_a_supporting_sentence_that_its_paragraph_has_not_leaves_the_question_without_any():
+    facts = [HOTPOT["supporting_facts"][0], [HOTPOT["supporting_facts"][1][0], 9]]
+    assert question_row({**HOTPOT, "supporting_facts": facts})["gold_sentences"] == []
+
+
+def test_a_musique_of_flashrag_of_which_one_step_has_its_paragraph_gives_no_step_anothers():
+    paragraph, step, other = MUSIQUE["paragraphs"][0], *MUSIQUE["question_decomposition"]
+    steps = [{**step, "support_paragraph": paragraph}, other]
+    found = question_row({"question": "Which?", "answer": "Elm River", "question_decomposition": steps})
+    assert found["gold_titles"] == ["Ada"] and found["sub_titles"] == ["", ""]

@@ -251,6 +251,14 @@ def test_a_verdict_that_had_to_be_asked_for_again_is_two_calls_and_keeps_the_bud
     assert trace.root.route == "budget" and len(thinking.seen) == before + 1 == before + trace.cost.lm_calls
 
 
+def test_verdicts_that_wait_while_a_server_is_found_out_are_one_call_each(faulty):
+    with faulty.serve() as endpoint:  # which lists no tokens
+        passages = [Passage(str(number), f"Town {number} is a port.") for number in range(6)]
+        program = RAISF(lambda query, k: passages, k=6, use_know=False, max_depth=0)
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        assert program(question="Who?").trace.cost.lm_calls == len(endpoint.seen) > 7
+
+
 def test_a_plain_predictors_usage_has_it_too(thinking):
     thinking.labels = False
     with dspy.track_usage() as usage:
