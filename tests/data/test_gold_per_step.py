@@ -164,3 +164,20 @@ def test_the_files_of_flashrag_are_known(tmp_path: Path) -> None:
     file = tmp_path / "dev.jsonl"
     file.write_text(json.dumps({"id": "dev_0", "question": "A?", "golden_answers": ["a", "an a"], "metadata": {}}))
     assert load_questions(file)[0].answers == ["a", "an a"]
+
+
+def test_a_pair_of_2wiki_has_the_triple_whose_object_it_answers_and_no_other_pair_has() -> None:
+    pairs = [{**TWO_WIKI["qa_pairs"][0], "question": "Who directed it?"}, TWO_WIKI["qa_pairs"][1]]
+    row = question_row({**TWO_WIKI, "evidences": TWO_WIKI["evidences"][::-1], "qa_pairs": pairs})
+    assert row["sub_answers"] == ["Reeves Hill", "3 May 1900"]
+    twins = [{"question": f"When was {who} born?", "answer": "In 1900."} for who in ("Ada", "the other")]
+    row = question_row(
+        {
+            **TWO_WIKI,
+            "type": "comparison",
+            "supporting_facts": [["Ada", 0], ["Bob", 0]],
+            "evidences": [["Ada", "born", "1900"], ["Bob", "born", "1900"]],
+            "qa_pairs": twins,
+        }
+    )
+    assert row["sub_titles"] == ["Ada", "Bob"]

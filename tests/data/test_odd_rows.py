@@ -97,8 +97,9 @@ def test_the_hops_of_2wiki_are_its_evidences_where_one_paragraph_states_two():
     assert question_row({**TWO_WIKI, "evidences": []})["hops"] == 2
 
 
-def test_a_supporting_sentence_that_its_paragraph_has_not_leaves_the_question_without_any():
-    facts = [HOTPOT["supporting_facts"][0], [HOTPOT["supporting_facts"][1][0], 9]]
+@pytest.mark.parametrize("number", [9, -1])
+def test_a_supporting_sentence_that_its_paragraph_has_not_leaves_the_question_without_any(number: int):
+    facts = [HOTPOT["supporting_facts"][0], [HOTPOT["supporting_facts"][1][0], number]]
     assert question_row({**HOTPOT, "supporting_facts": facts})["gold_sentences"] == []
 
 
@@ -107,3 +108,8 @@ def test_a_musique_of_flashrag_of_which_one_step_has_its_paragraph_gives_no_step
     steps = [{**step, "support_paragraph": paragraph}, other]
     found = question_row({"question": "Which?", "answer": "Elm River", "question_decomposition": steps})
     assert found["gold_titles"] == ["Ada"] and found["sub_titles"] == ["", ""]
+
+
+def test_what_a_public_set_says_itself_is_not_taken_from_fields_beside_it():
+    assert question_row({**HOTPOT, "hops": 7})["hops"] == 2
+    assert question_row({**MUSIQUE, "id": "x"})["kind"] is None
