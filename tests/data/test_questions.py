@@ -70,6 +70,7 @@ def test_what_cannot_be_a_question_is_refused(tmp_path: Path, text: str, message
         ('"sub_questions": "Where?"', "sub_questions must be a list of texts"),
         ('"known": "no"', "known must be true or false, found 'no'"),
         ('"hops": "two"', "hops must be a whole number, found 'two'"),
+        ('"hops": true', "hops must be a whole number, found True"),
         ('"sub_questions": ["a?", "b?"], "sub_answers": ["a"]', "2 sub_questions, but 1 sub_answers"),
     ],
 )
