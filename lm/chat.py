@@ -235,7 +235,7 @@ class JSONAdapter(dspy.JSONAdapter, WholeReplies):
 class TwoStepAdapter(dspy.TwoStepAdapter):
     """DSPy's free form, out of which a second LM extracts the fields: by one call, and read as the chat format is."""
 
-    def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
+    def parse(self, signature: Any, completion: str) -> Values:  # a class, which DSPy's own annotation says amiss
         """See `ChatAdapter.parse`."""
         form = ChatAdapter(use_json_adapter_fallback=False)
         form.in_words = True
