@@ -7,6 +7,7 @@ from typing import Any
 
 import dspy
 from dspy.utils.callback import BaseCallback
+from dspy.utils.exceptions import LMUnsupportedFeatureError
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passages, is_gap, question_id
@@ -45,6 +46,11 @@ class _Calls(BaseCallback):
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
         self.made.append(call_id)
+
+    def on_lm_end(self, call_id: str, outputs: Any, exception: Exception | None = None) -> None:
+        # Refused here, for want of probabilities, and not sent: what was sent has told its usage.
+        if isinstance(exception, LMUnsupportedFeatureError) and getattr(exception.__cause__, "usage", None) is None:
+            self.made.remove(call_id)
 
 
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:

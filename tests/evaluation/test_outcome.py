@@ -1,13 +1,18 @@
 """If these failed, a module of the user's own would look free beside ours."""
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
 
 import dspy
 import pytest
 
 from raisf.evaluation.runner import evaluate
+from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
 
 ASKED = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer="1").with_inputs("question") for i in range(3)]
 
@@ -92,3 +97,26 @@ def test_who_counts_around_an_evaluation_counts_all_of_it() -> None:
     with dspy.track_usage() as usage:
         evaluate(program, ASKED, progress=False)
     assert [len(entries) for entries in usage.usage_data.values()] == [6]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_verdicts_that_wait_for_whether_there_are_probabilities_cost_what_is_sent(faulty: Any) -> None:
+    """Each question but the first was said to have made a call more, which told no tokens."""
+    searched: list[str] = []
+    together = Event()
+
+    def search(query: str, k: int) -> list[Passage]:
+        searched.append(query)
+        if len(searched) == len(ASKED):
+            together.set()
+        return [Passage("1", "Bergen is a port.")]
+
+    def answer(fields: dict[str, str]) -> dict[str, Any]:
+        together.wait(10)  # no question knows yet what the endpoint can do
+        return faulty.right(fields)
+
+    with faulty.serve(answer=answer) as endpoint:
+        program = RAISF(search, max_depth=0)
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        told = evaluate(program, ASKED, progress=False).cost
+        assert (told["lm_calls"], told["unmetered_calls"]) == (len(endpoint.seen) / len(ASKED), 0)
