@@ -12,7 +12,7 @@ from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_word
 from raisf.data.questions import like_a_list, numbered_row
 from raisf.data.schemas import new_paragraphs, paragraphs, schema_of
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
+from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
 from raisf.utils.text import clean
 
 MANIFEST = "dataset.json"
@@ -118,6 +118,25 @@ def write_dataset(
         about["corpus"] = corpus
         write_json(folder / MANIFEST, about)
     return about
+
+
+def name_of(folder: Path) -> str | None:
+    """The name of the data set that a folder holds, by its dataset.json; None where there is none.
+
+    Raises:
+        InputError: That file does not name one.
+    """
+    about = folder / MANIFEST
+    if not about.is_file():
+        return None
+    found = read_json(about)
+    name = found.get("dataset") if isinstance(found, dict) else found
+    if not isinstance(found, dict) or not isinstance(name, str | None):
+        raise InputError(
+            f"{about} does not name its data set: expected an object with a text under 'dataset', found {found!r:.60}; "
+            "remove it, or make the folder again with `raisf dataset`"
+        )
+    return name
 
 
 class _Corpus:

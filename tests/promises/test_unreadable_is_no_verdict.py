@@ -215,3 +215,21 @@ def test_a_model_that_is_readable_but_for_some_replies_is_measured_and_told(
     argv = ["eval", "--program", "direct", "--test", str(home / "test.jsonl"), "--out", str(home / "r.jsonl")]
     assert cli.main([*argv, *lm_options(server)]) == 0
     assert "1 of 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_an_experiment_names_rows_that_measure_the_format_and_fails_where_most_of_all_do(
+    home: Path, server: Server, capsys: Any, silent: bool
+) -> None:
+    """It ended well and without a word, whatever the LM wrote."""
+    server.content = lambda number, prompt: (
+        "" if silent or "was written by" in prompt else "[[ ## evidence ## ]]\ne\n[[ ## answer ## ]]\nAda"
+    )
+    argv = ["experiment", "table1", "--data", str(home), "--engine", "bm25", "--only", "direct,rag"]
+    argv += ["--out", str(home / "out"), *lm_options(server)]
+    assert cli.main(argv) == silent
+    told = " ".join(capsys.readouterr().out.split())
+    assert "most of the LM's outputs could not be read" in told and "6 of 6 of rag in table1" in told
+    assert ("6 of 6 of direct in table1" in told) == silent
+    assert cli.main([*argv, "--json"]) == silent  # as answered before
+    assert "6 of 6 of rag in table1" in json.loads(capsys.readouterr().out)["unreadable"]

@@ -228,6 +228,7 @@ def experiment_command(
     workspace.learning.check_given([setting for rows in rows_of.values() for setting in rows.values()])
     answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}
+    outputs: dict[str, tuple[int, int]] = {}
     failed: dict[str, RaisfError] = {}
     with asked_on(ray, lm), WorkspaceBars(answering, len(workspace.test)) as bars:
         for one in chosen:
@@ -239,6 +240,7 @@ def experiment_command(
                 failed[one] = error
                 continue
             left_out[one] = workspace.left_out
+            outputs |= {f"{name} in {one}": told for name, told in workspace.outputs(rows_of[one]).items()}
             facts["index"] = workspace.searched(rows_of[one])
             write_experiment(out, one, facts, made[one], workspace.files(rows_of[one]))
             if choice.page is not None:
@@ -247,7 +249,7 @@ def experiment_command(
         _check_some(made, failed)
         facts["not run"] = _reasons(failed)
         write_page_of_all(out, facts)
-    return _result(out, facts, made, left_out, failed)
+    return _result(out, facts, made, left_out, outputs, failed)
 
 
 def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfError]) -> None:
@@ -293,7 +295,7 @@ def _real_text(
             write_experiment(out, REAL, facts, sections, comparison.files)
             for page in (out / REAL / "real.md", *([choice.page] if choice.page else [])):
                 write_markdown(page, "Real text", facts, sections)
-    result = _result(out, facts, {REAL: sections}, {REAL: comparison.left_out})
+    result = _result(out, facts, {REAL: sections}, {REAL: comparison.left_out}, comparison.outputs)
     return replace(result, exit_code=1) if comparison.left_out else result
 
 
@@ -305,18 +307,24 @@ def _result(
     out: Path,
     facts: dict[str, Any],
     made: "dict[str, list[Section]]",
-    left_out: Any = None,
+    left_out: Any,
+    outputs: Mapping[str, tuple[int, int]],
     failed: Mapping[str, RaisfError] | None = None,
 ) -> CommandResult:
+    """The result. Rows of which most outputs could not be read are named; where it is most of all, that is its end."""
     from rich.console import Group
 
+    from raisf.evaluation.readability import unreadable_line
     from raisf.reports.report import PAGE
     from raisf.utils.display import as_text
 
     shown = [section.view() for sections in made.values() for section in sections]
     tables = {one: [section.as_dict() for section in sections] for one, sections in made.items()}
     told = [as_text(f"\nnot run: {_reasons(failed)}", "yellow")] if failed else []
+    unread = unreadable_line(outputs)
+    told += [as_text(f"\n{unread}", "red")] if unread else []
     view = Group(*shown, *told, as_text(f"\nreport: {out / PAGE}"))
-    data: dict[str, Any] = {"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out or {}}
-    data |= {"not_run": {name: str(error) for name, error in (failed or {}).items()}}
-    return CommandResult(data, view, exit_code=1 if failed else 0)
+    data: dict[str, Any] = {"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out}
+    data |= {"not_run": {name: str(error) for name, error in (failed or {}).items()}, "unreadable": unread or None}
+    parts, wholes = (sum(counts) for counts in zip(*outputs.values(), strict=True)) if outputs else (0, 0)
+    return CommandResult(data, view, exit_code=1 if failed or 2 * parts > wholes else 0)

@@ -14,6 +14,7 @@ from raisf.experiments.remarks import seen_lines
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
+from raisf.reports.report import output_counts
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import sha256_file
 
@@ -128,6 +129,7 @@ class RealComparison:
     left_out: dict[str, str] = field(default_factory=dict, init=False)
     _sections: "dict[str, list[Section]]" = field(default_factory=dict, init=False)
     _answers: dict[str, dict[str, RecordsById]] = field(default_factory=dict, init=False)
+    _reports: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict, init=False)
 
     def run(self, bars: "Progress") -> "Iterator[list[Section]]":
         """Answers row by row, and gives the tables of all that is answered after each row and each set's judges.
@@ -180,6 +182,12 @@ class RealComparison:
         }
 
     @property
+    def outputs(self) -> dict[str, tuple[int, int]]:
+        """By data set and row, or judge of one, how many LM outputs could not be read, and how many there were."""
+        found = {name: output_counts(self._answers[name], self._reports.get(name, {})) for name in self._answers}
+        return {f"{name}: {what}": told for name, of in found.items() for what, told in of.items()}
+
+    @property
     def sections(self) -> "list[Section]":
         """All tables so far: one of all data sets, then each set's own."""
         from raisf.reports.real import overview
@@ -211,6 +219,7 @@ class RealComparison:
         measure = self.workspaces[name].measure
         answers = {label: counted(records, measure) for label, records in answers.items()}
         against = next((label for label in AGAINST if label in answers), None)
+        self._reports[name] = judged
         self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against, measure)
 
 

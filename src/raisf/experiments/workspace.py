@@ -11,6 +11,7 @@ from raisf.experiments.indexes import Indexes
 from raisf.experiments.learning import Learning
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
 from raisf.experiments.settings import SMALLER, Setting
+from raisf.reports.report import output_counts
 from raisf.utils.errors import InputError, LMError, RaisfError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Workspace:
         seed: int = 0,
         threads: int = 8,
     ) -> None:
+        from raisf.data.datasets.files import name_of
         from raisf.data.questions import load_questions
 
         self.out, self.data = out, data
@@ -80,7 +82,7 @@ class Workspace:
         self.lm = (lm or LMChoice()).decided(index, self.test)
         default = SMALLER if self.lm.spec == POCKET else ()
         self.bases = tuple(default if bases is None else bases)
-        self.name: str | None = _name_of(data / "dataset.json")
+        self.name: str | None = name_of(data)
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.learning: Learning = Learning(self, given or {})
         self.left_out: dict[str, str] = {}
@@ -90,6 +92,7 @@ class Workspace:
         self.lm_down = False
         self._silent = 0  # settings in a row that the LM did not answer
         self._answered: dict[str, RecordsById] = {}
+        self._judged: dict[str, dict[str, Any]] = {}
         self._files: dict[str, Path] = {}
         self._unanswered: dict[str, RaisfError] = {}
         self._check_folder()
@@ -191,7 +194,11 @@ class Workspace:
 
     def files(self, settings: Mapping[str, Setting]) -> dict[str, Path]:
         """By label, the records of the settings that were answered."""
-        return {label: self._files[repr(one)] for label, one in settings.items() if repr(one) in self._files}
+        return _by_label(settings, self._files)
+
+    def outputs(self, settings: Mapping[str, Setting]) -> dict[str, tuple[int, int]]:
+        """By label, and by judge asked alone, how many LM outputs could not be read, and how many there were."""
+        return output_counts(_by_label(settings, self._answered), _by_label(settings, self._judged))
 
     def searched(self, settings: Mapping[str, Setting]) -> str | None:
         """The indexes that the settings which were run have searched, as a page may name them."""
@@ -201,15 +208,15 @@ class Workspace:
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
         self._check_splits(settings)
-        judged: dict[str, dict[str, Any]] = {}
         failed: dict[str, RaisfError] = {}
         for label, setting in settings.items():
             try:
                 made = judge_all({label: self.open(setting)}, self.test, self.out / "judges", threads=self.threads)
-                judged[repr(setting)] = made.get(label, {})
+                self._judged[repr(setting)] = made.get(label, {})
             except RaisfError as error:
                 failed[repr(setting)] = error
-        return {label: reports for label, reports in self._sorted_out(settings, judged, failed).items() if reports}
+        found = self._sorted_out(settings, self._judged, failed)
+        return {label: reports for label, reports in found.items() if reports}
 
     def _sorted_out(
         self, settings: Mapping[str, Setting], made: Mapping[str, Any], failed: Mapping[str, RaisfError]
@@ -218,8 +225,7 @@ class Workspace:
         kept = f"; {self.out / 'records'}"  # what the answers so far are good for, which is nothing for a table
         told = {key: error.text.partition(kept)[0] for key, error in failed.items()}
         self.left_out = {label: told[key] for label, key in keys.items() if key in told and key not in made}
-        found = {label: made[key] for label, key in keys.items() if key in made}
-        if not found:
+        if not (found := _by_label(settings, made)):
             label, key = next(iter(keys.items()))
             failure = type(failed[key])(f"nothing can be run: {label}: {told[key]}")
             failure.exit_code = failed[key].exit_code
@@ -332,17 +338,6 @@ class Workspace:
         write_json(stamp, found)
 
 
-def _name_of(about: Path) -> str | None:
-    """The data set's name, as the file that `raisf dataset` writes has it; None where there is none."""
-    from raisf.utils.files import read_json
-
-    if not about.is_file():
-        return None
-    found = read_json(about)
-    name = found.get("dataset") if isinstance(found, dict) else found
-    if not isinstance(found, dict) or not isinstance(name, str | None):
-        raise InputError(
-            f"{about} does not name its data set: expected an object with a text under 'dataset', found {found!r:.60}; "
-            "remove it, or make the folder again with `raisf dataset`"
-        )
-    return name
+def _by_label(settings: Mapping[str, Setting], made: Mapping[str, Any]) -> dict[str, Any]:
+    """What was made of settings, by their labels, of that of each as `repr` writes it."""
+    return {label: made[repr(one)] for label, one in settings.items() if repr(one) in made}
