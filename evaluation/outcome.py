@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
-from dspy.utils.callback import BaseCallback
-from dspy.utils.exceptions import LMUnsupportedFeatureError
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passages, is_gap, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
 from raisf.utils.text import answer_text
-from raisf.utils.usage import metered_calls, telling, tokens_of
+from raisf.utils.usage import Calls, metered_calls, telling, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +36,9 @@ class _Usage(UsageTracker):
         return self
 
 
-class _Calls(BaseCallback):
-    """Notes each call of an LM, those too that tell no tokens."""
-
-    def __init__(self) -> None:
-        self.made: list[str] = []
-
-    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        self.made.append(call_id)
-
-    def on_lm_end(self, call_id: str, outputs: Any, exception: Exception | None = None) -> None:
-        # Refused here, for want of probabilities, and not sent: what was sent has told its usage.
-        if isinstance(exception, LMUnsupportedFeatureError) and getattr(exception.__cause__, "usage", None) is None:
-            self.made.remove(call_id)
-
-
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
     """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
-    prediction, error, calls, usage, outer = None, None, _Calls(), _Usage(), dspy.settings.usage_tracker
+    prediction, error, calls, usage, outer = None, None, Calls(), _Usage(), dspy.settings.usage_tracker
     callbacks = [*(dspy.settings.callbacks or []), calls]
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
@@ -71,7 +54,7 @@ def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inpu
     if dspy.settings.track_usage and isinstance(prediction, dspy.Prediction):
         prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
     metered = metered_calls(usage)
-    made = max(len(calls.made), len(metered))
+    made = max(calls.lm_calls, len(metered))
     cost = {"lm_calls": made, "unmetered_calls": made - telling(metered), **tokens_of(metered)}
     return Outcome(example, prediction, error, seconds, cost)
 

@@ -1,13 +1,39 @@
 """What DSPy's usage tracker knows of calls, and what it is told of those that did not go through DSPy."""
 
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from typing import Any
 
 import dspy
+from dspy.utils.callback import BaseCallback
+from dspy.utils.exceptions import LMUnsupportedFeatureError
 from dspy.utils.usage_tracker import UsageTracker
 
 TOKENS = ("prompt_tokens", "completion_tokens")
 """What a call's usage tells, by DSPy's names."""
+
+
+class Calls(BaseCallback):
+    """Counts calls of LMs, whoever makes them, those too that tell no tokens.
+
+    Attributes:
+        lm_calls: How many there were. One that was refused here for what it asks, such as probabilities that its
+            endpoint does not give, was never sent, and is none; one that was sent for these has told its usage.
+    """
+
+    def __init__(self) -> None:
+        self.lm_calls, self._lock = 0, Lock()
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        """A call begins."""
+        with self._lock:
+            self.lm_calls += 1
+
+    def on_lm_end(self, call_id: str, outputs: Any, exception: Exception | None = None) -> None:
+        """It ends."""
+        if isinstance(exception, LMUnsupportedFeatureError) and getattr(exception.__cause__, "usage", None) is None:
+            with self._lock:
+                self.lm_calls -= 1
 
 
 def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:

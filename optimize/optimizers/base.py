@@ -2,7 +2,6 @@
 
 import contextlib
 import inspect
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any, ClassVar
 
 import dspy
 from dspy.teleprompt import Teleprompter
-from dspy.utils.callback import BaseCallback
 
 from raisf.evaluation.examples import check_trainset
 from raisf.evaluation.identity import digest
@@ -31,6 +29,7 @@ from raisf.programs.changing import given_forward
 from raisf.utils.errors import InputError, check_least, check_whole
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
+from raisf.utils.usage import Calls
 
 Examples = Sequence[dspy.Example]
 # What some options may be, and what to give instead of anything else.
@@ -169,17 +168,12 @@ class Optimizer(Teleprompter):
         raise NotImplementedError
 
 
-class Spent(BaseCallback):
-    """LM calls, whoever makes them, and seconds, since it was made."""
+class Spent(Calls):
+    """LM calls and seconds, since it was made."""
 
     def __init__(self) -> None:
-        self.lm_calls = 0
-        self._start, self._lock = time.perf_counter(), threading.Lock()
-
-    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        """A call begins."""
-        with self._lock:
-            self.lm_calls += 1
+        super().__init__()
+        self._start = time.perf_counter()
 
     def told(self) -> dict[str, float]:
         """The calls and seconds so far, as reports hold them."""

@@ -10,6 +10,7 @@ import pytest
 from raisf.evaluation.runner import evaluate
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.optimizers.base import counting
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
@@ -118,5 +119,7 @@ def test_verdicts_that_wait_for_whether_there_are_probabilities_cost_what_is_sen
     with faulty.serve(answer=answer) as endpoint:
         program = RAISF(search, max_depth=0)
         program.set_lm(connect("openai/x", api_base=endpoint.url))
-        told = evaluate(program, ASKED, progress=False).cost
+        with counting() as spent:  # as compiling counts
+            told = evaluate(program, ASKED, progress=False).cost
         assert (told["lm_calls"], told["unmetered_calls"]) == (len(endpoint.seen) / len(ASKED), 0)
+        assert spent.lm_calls == len(endpoint.seen)
