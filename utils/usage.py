@@ -29,7 +29,7 @@ class Calls(BaseCallback):
         with self._lock:
             self.lm_calls += 1
 
-    def on_lm_end(self, call_id: str, outputs: Any, exception: Exception | None = None) -> None:
+    def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         """It ends."""
         if isinstance(exception, LMUnsupportedFeatureError) and getattr(exception.__cause__, "usage", None) is None:
             with self._lock:
