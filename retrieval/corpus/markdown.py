@@ -302,13 +302,12 @@ def _tag_of(part: "Token") -> tuple[str, bool]:
 
 def _without_readings(parts: Sequence["Token"]) -> list["Token"]:
     """Parts of a text without ruby's tags and the readings above words, which would break these."""
-    ends = [part.type == "html_inline" and part.content.lower() == "</ruby>" for part in parts]
-    end = max((place for place, ends_here in enumerate(ends) if ends_here), default=-1)
+    tags = list(map(_tag_of, parts))
+    end = max((place for place, tag in enumerate(tags) if tag == ("ruby", True)), default=-1)
     kept, ruby, reading = list["Token"](), False, False
-    for place, (part, ends_here) in enumerate(zip(parts, ends, strict=True)):
-        name, closes = _tag_of(part)
+    for place, (part, (name, closes)) in enumerate(zip(parts, tags, strict=True)):
         if (name == "ruby" and place <= end) or (ruby and name in ("rb", "rt", "rp")):
-            ruby = not ends_here
+            ruby = not (name == "ruby" and closes)
             reading = ruby and name in ("rt", "rp") and not closes
         elif not reading:
             kept.append(part)
@@ -317,7 +316,8 @@ def _without_readings(parts: Sequence["Token"]) -> list["Token"]:
 
 def _raised(name: str, before: str, behind: Sequence["Token"]) -> str:
     """The sign before a number that a tag of this name raises, which may be a link to a note."""
-    end = next((place for place, part in enumerate(behind) if part.content.lower() == "</sup>"), len(behind))
+    tags = list(map(_tag_of, behind))
+    end = next((place for place, tag in enumerate(tags) if tag == ("sup", True)), len(tags))
     within = "".join(part.content for part in behind[:end] if part.type != "html_inline")
-    stroke, *below = [part.content.strip().lower() for part in behind[end + 1 : end + 3]] or [""]
-    return power_sign(name, before, within, stroke in STROKES and below == ["<sub>"])
+    stroke = "".join(part.content for part in behind[end + 1 : end + 2]).strip()
+    return power_sign(name, before, within, stroke in STROKES and tags[end + 2 : end + 3] == [("sub", False)])

@@ -39,12 +39,13 @@ def texts(tmp_path: Path, content: str) -> list[str]:
         ('![Pool](p.jpg "The pool was built in 1931.")', "The pool was built in 1931."),
         ("`m[i][j]` and \\[A\\]\\[B\\] and [no][link]", "m[i][j] and [A][B] and [no][link]"),
         (
-            "A `Vec<int>` or Vec<String>, 10<sup>6</sup>, 1<sup>st</sup> <kbd>Ctrl</kbd><kbd>C</kbd>",
-            "A Vec<int> or Vec<String>, 10^6, 1st Ctrl C",
+            "A `Vec<int>` or Vec<String>, 10<sup>6</sup>, 1<sup>1</sup >/<sub >2</sub>, 1<sup>st</sup> "
+            "<kbd>Ctrl</kbd><kbd>C</kbd>",
+            "A Vec<int> or Vec<String>, 10^6, 1 1/2, 1st Ctrl C",
         ),
         ("Kept.\n{: type='a'}", "Kept."),
         (
-            "In <ruby>東<rp>(</rp><rt>tō</rt><rp>)</rp>京<rt>kyō</ruby> a `<rt>` is <rt> and <ruby> too.",
+            "In <ruby>東<rp>(</rp><rt>tō</rt><rp>)</rp>京<rt>kyō</ruby > a `<rt>` is <rt> and <ruby> too.",
             "In 東京 a <rt> is <rt> and <ruby> too.",
         ),
         ("Before.\n\n<!-- todo\n\nAfter.", "Before. todo After."),

@@ -187,7 +187,7 @@ def index_command(
     strict: bool,
     encoding: str | None,
 ) -> CommandResult:
-    """Index documents: a folder or a file of txt, md, mdx, qmd, rst, html, pdf, docx, jsonl (title, text), csv, tsv."""
+    """Index a folder or a file: txt, md, mdx, qmd, rmd, rst, html, pdf, docx, csv, tsv, jsonl (title, text)."""
     from raisf.retrieval.corpus.documents import Skipped, stop
     from raisf.retrieval.index import build_index, documents_of, index_info, standing_at
 
