@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from io import TextIOWrapper
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from mcp.server.fastmcp import Context, FastMCP
@@ -17,7 +17,7 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Tool, ToolAnnotations
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -29,7 +29,8 @@ from raisf.serving.jsonrpc import Checked, refusal_of
 from raisf.serving.service import Service, cited_passages
 from raisf.utils.errors import InputError, RaisfError
 
-MOST_PASSAGES = 50
+Passages = Annotated[int, Field(strict=True, ge=1, le=50)]
+"""How many a client may search for; `true` is no number."""
 logger = logging.getLogger(__name__)
 READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 
@@ -104,13 +105,11 @@ def make_mcp(service: Service) -> FastMCP:
 
     @server.tool(annotations=READS)
     @_raising_tool_errors
-    async def search(query: str, ctx: Context, k: int = 5, program: str | None = None) -> dict[str, Any]:
+    async def search(query: str, ctx: Context, k: Passages = 5, program: str | None = None) -> dict[str, Any]:
         """Find the k passages of the indexed documents that fit a query best."""
         served = service.choose(program)
         if served.retriever is None:
             raise InputError(f"{served.name} searches nothing")
-        if not 1 <= k <= MOST_PASSAGES:
-            raise InputError(f"k is {k}: give 1 to {MOST_PASSAGES}")
         check_question(query, "query")
         with service.place(_client(ctx)):
             found = await service.searched(query, lambda: as_retriever(served.retriever)(query, k))
