@@ -310,7 +310,7 @@ def _shown(constant: Any) -> str:
 def digest(value: Any) -> str:
     """Sixteen hex digits of the SHA-256 of a JSON-able value: short enough to read aloud."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=_text)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]  # a path may be no UTF-8
 
 
 def _text(value: Any) -> str:

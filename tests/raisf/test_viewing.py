@@ -328,10 +328,10 @@ def test_labels_of_one_program_are_all_shown(records: Any, tmp_path: Path) -> No
 
 
 def test_of_several_reports_only_what_holds_for_all_is_told(records: Any, tmp_path: Path) -> None:
-    """The last report's facts, its questions among them, stood above all runs."""
+    """The last report's facts, its questions among them, stood above all runs; names that are no UTF-8 broke it."""
     places = []
     for number, lm in enumerate(("pocket", "smollm2")):
-        places.append(records.write_report(tmp_path / f"<b>{number}", {"A": [records.record(number, True)]}))
+        places.append(records.write_report(tmp_path / f"<b>\udcff{number}", {"A": [records.record(number, True)]}))
         results = read_json(places[-1] / "results.json")
         write_json(places[-1] / "results.json", {**results, "facts": {"language model": lm, "seed": 0}})
     assert View(places).summary["facts"] == {"seed": 0}
@@ -340,7 +340,7 @@ def test_of_several_reports_only_what_holds_for_all_is_told(records: Any, tmp_pa
         thread.start()
         try:
             page = _get(server, "/")[2]
-            assert all(f'href="report-{number}">Report &lt;b&gt;{number}<' in page for number in (0, 1))
+            assert all(f'href="report-{number}">Report &lt;b&gt;?{number}<' in page for number in (0, 1))
             again = View([*places, places[0] / "report.html"]).sources.pages
             assert len(again) == 2, "a report that is named twice is linked once"
             assert [_get(server, f"/report-{number}")[0] for number in (0, 1, 2)] == [200, 200, 404]

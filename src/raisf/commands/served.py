@@ -15,6 +15,7 @@ from raisf.commands.options import ProgramChoice, as_one
 from raisf.commands.values import FILE, at_least, labelled_programs, seconds
 from raisf.experiments.opening import LMChoice
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.text import text_of
 
 if TYPE_CHECKING:
     from raisf.serving.service import Service
@@ -87,9 +88,10 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
     served: dict[str, Served] = {}
 
     def add(name: str, choice: ProgramChoice) -> None:
+        name = text_of(name)  # a folder's, perhaps: no reply can hold what is no UTF-8
         if name in served:
             raise InputError(f"two programs are called {name!r}: write NAME=FOLDER for one of them")
-        label = None if choice.index is None else Path(choice.index).name or choice.index
+        label = None if choice.index is None else text_of(Path(choice.index).name or choice.index)
         program = choice.open_to_ask(lm)
         conversation = Conversation(program)
         if limits.conversation is not None:

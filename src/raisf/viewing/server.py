@@ -73,7 +73,8 @@ class ViewServer(HttpServer):
         names = ["Report"] if len(pages) == 1 else names
         links = "".join(f'<a href="report-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
         headers = {"Content-Security-Policy": policy("connect-src 'self'", "frame-ancestors 'none'")}
-        return HTMLResponse("".join(shell(view.title, links)), headers=_HEADERS | headers)
+        body = "".join(shell(view.title, links)).encode("utf-8", "replace")  # a file's name may be no UTF-8
+        return HTMLResponse(body, headers=_HEADERS | headers)
 
     async def _summary(self, request: Request) -> Response:
         view = await run_in_threadpool(self._fresh)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,8 +129,10 @@ def test_the_process_serves_and_ends_in_order(rivers: Any, ask: Any) -> None:
 
 
 def test_programs_are_named_after_what_they_are_asked_over(
-    rivers: Any, service: Service, monkeypatch: Any, capsys: Any
+    rivers: Any, service: Service, monkeypatch: Any, capsys: Any, tmp_path: Path
 ) -> None:
+    """Neither the page nor a client was answered where a folder's name is no UTF-8."""
+    (latin := tmp_path / "caf\udce9").symlink_to(rivers.path)
     monkeypatch.setattr(AppServer, "serve", lambda self: None)
     monkeypatch.setattr("signal.signal", lambda *given: None)
     monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["rag"].program)
@@ -138,6 +141,7 @@ def test_programs_are_named_after_what_they_are_asked_over(
         ([index, "--lm", "pocket"], "ra-isf"),
         ([index, "--program", "rag,mine=direct"], "rag, mine"),
         ([index, f"other={index}", "--program", "rag"], "rag@index, rag@other"),
+        ([index, str(latin), "--program", "rag"], "rag@index, rag@caf?"),
         (["--program", "direct"], "direct"),
     ):
         assert cli.main(["serve", *words, "--port", "0", "--json"]) == 0
