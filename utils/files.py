@@ -121,9 +121,9 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Writes a text file in UTF-8 atomically, as `write_json` does."""
+    """Writes a text file in UTF-8 atomically, as `write_json` does; what is none, in a path, as JSON escapes it."""
     with replacing(Path(path)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def link_or_copy(file: Path, place: Path) -> None:

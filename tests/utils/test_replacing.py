@@ -22,6 +22,14 @@ def test_a_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path: Path) 
     assert sorted(os.listdir(tmp_path / "elsewhere")) == ["kept.json", "new.json"]
 
 
+def test_a_path_that_is_no_utf_8_is_written_and_read_again(tmp_path: Path) -> None:
+    """An artifact, a report or an index that named one could not be written, after all the work for it."""
+    told = {"index": "/home/jos\udce9/índice", "k": 5}
+    write_json(tmp_path / "manifest.json", told)
+    assert read_json(tmp_path / "manifest.json") == told
+    assert "índice" in (tmp_path / "manifest.json").read_text("utf-8")
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
