@@ -182,7 +182,8 @@ class Service:
 
     def logged(self, error: RaisfError, asked: str) -> str:
         """An error in the words of the log, which holds questions only if it is to."""
-        return str(error) if self.log_questions else error.brief or str(error).replace(asked, "...")
+        text = str(error)
+        return text if self.log_questions or not asked else error.brief or text.replace(asked, "...")
 
     def told(self, error: RaisfError) -> RaisfError:
         """An error as clients are told it."""

@@ -13,6 +13,7 @@ from raisf.lm.connect import connect
 from raisf.programs.baselines.rag import RAG
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+from raisf.utils.errors import SearchError
 from tests.raisf.serving.conftest import post
 
 
@@ -87,3 +88,9 @@ def test_what_a_retriever_repeats_is_not_logged(start: Any, parrot: Any, caplog:
     with start(Service({"rag": Served("rag", program)}, Limits(rate=0))) as server, pytest.raises(OSError, match="500"):
         post(f"{server.url}/ask", {"question": "Has Anna diabetes?", "stream": False})
     assert "Anna" not in caplog.text and "failed (RuntimeError)" in caplog.text
+
+
+def test_an_error_without_a_question_is_logged_as_it_is(parrot: Any) -> None:
+    """The search for no passage was logged as "...d...o...w...n..."."""
+    service = Service({"own": Served("own", Own(parrot))}, Limits())
+    assert service.logged(SearchError("down"), "") == "down"
