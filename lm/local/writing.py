@@ -1,5 +1,6 @@
 """What a request lets a model write: sampled or likeliest tokens, up to a stop, heard while it grows."""
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from dspy.lm15 import TokenLogprob
@@ -32,7 +33,7 @@ class Answer(Draft):
         self.finished = False  # by the model or a stop, and not by the limit
         self.likeliest = not self._config.temperature
         self.scored = self._config.logprobs is not None
-        self._generator = None if self.likeliest else _generator(self._config.seed)
+        self._generator = None if self.likeliest else _generator(self._config.seed, job.prompt)
 
     def pick(self, logits: "torch.Tensor") -> int:
         """See `Draft`."""
@@ -81,11 +82,16 @@ class Answer(Draft):
         )
 
 
-def _generator(seed: int | None) -> "torch.Generator":
+def _generator(seed: int | None, prompt: list[int]) -> "torch.Generator":
+    """What draws an answer's tokens: with a seed, by it and the prompt.
+
+    By the seed alone, all questions of a set would be answered by the same draws: a set's answers to yes or no would be
+    one throw of a coin, and no interval over them true.
+    """
     import torch
 
     generator = torch.Generator()
     if seed is None:
         generator.seed()
         return generator
-    return generator.manual_seed(seed % 2**64)
+    return generator.manual_seed(int.from_bytes(hashlib.sha256(f"{seed} {prompt}".encode()).digest()[:8]))

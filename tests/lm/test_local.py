@@ -117,6 +117,12 @@ def test_candidates_of_a_seed_differ_and_are_the_same_again(lm, given):
     assert answers == alone
 
 
+def test_the_questions_of_a_set_do_not_share_their_draws(lm):
+    """With one seed all were drawn alike: of two hundred answers to yes or no most were "No", by another seed few."""
+    first = {lm(f"question: {name}?\nanswer:", temperature=1.5, seed=5, max_tokens=1)[0] for name in "ABCDEFGH"}
+    assert len(first) > 4  # at its nearly even odds they were one
+
+
 def test_an_lms_options_reach_its_model(lm):
     def texts(**options):
         sampling = lm.copy(temperature=1.0, cache=False, **options)
