@@ -32,6 +32,7 @@ from raisf.utils.predictors import all_predictors
 
 # What optimizers hang on a module; where a class of the user's takes an option of that name, it is hers.
 _HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
+_GROWING = list | dict | set
 # The ids of the LMs and adapters that are being told.
 _above: ContextVar[frozenset[int]] = ContextVar("above", default=frozenset())
 
@@ -143,9 +144,8 @@ def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
             if name == "callbacks":
                 value = [one for one in value if not isinstance(one, BaseCallback)]
                 passing = not value
-        # A cache of a retriever's or an adapter's own, or what it has met; a retriever's list is what it searches.
-        growing = dict | set if isinstance(module, dspy.Retrieve) else list | dict | set
-        passing |= not isinstance(module, dspy.Module) and name not in options and isinstance(value, growing)
+        # A cache of a retriever's or an adapter's own, or what it has met.
+        passing |= not isinstance(module, dspy.Module) and name not in options and isinstance(value, _GROWING)
         if passing or hidden or name in unchanged:
             continue
         if isinstance(value, str):

@@ -209,15 +209,3 @@ def test_what_a_retriever_of_hers_has_found_makes_no_other_program() -> None:
     module.search.cache["q"] = "found"
     module.history.append("a run")
     assert describe(module) == before != describe(Holding(search=Caching(5)))
-
-
-def test_what_a_retriever_of_hers_searches_makes_another_program() -> None:
-    """A run over edited documents went on with the answers of the old ones."""
-
-    class Reading(dspy.Retrieve):
-        def __init__(self, text: str) -> None:
-            super().__init__(k=3)
-            self.documents = text.splitlines()
-
-    assert describe(Holding(search=Reading("a"))) == describe(Holding(search=Reading("a")))
-    assert describe(Holding(search=Reading("a"))) != describe(Holding(search=Reading("b")))
