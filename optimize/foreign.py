@@ -138,13 +138,9 @@ def made_by_caller(
                 made = given(**{**has, **searching})
             except Exception:  # not both of two, say, of which one follows from the other
                 made = given(**searching)
-                now = options_of(made)
-                for name, value in has.items():
-                    if name in now and not _same(now[name], value):  # what it never takes is not set later, either
-                        given(**{name: value, **searching})
         except Exception as error:
             raise InputError(
-                f"{given.__name__} wants other arguments ({error}): give an instance, "
+                f"{given.__name__} wants more arguments ({error}): give an instance, "
                 f"raisf.load(..., program={given.__name__}(...))"
             ) from error
     else:
