@@ -100,10 +100,8 @@ class BlendFilter(Program):
                 (self.use_external, self._external),
                 (self.use_internal, self._internal),
             )
-            blend = [augment for used, augment in chosen if used]
-            node.steps = [Step() for _ in blend]
-            given = zip(node.steps, blend, strict=True)
-            gather([Task(partial(self._filtered, run, question, step, augment)) for step, augment in given])
+            blend = [Task(partial(self._filtered, run, question, augment)) for used, augment in chosen if used]
+            node.steps = gather(blend)
             kept = [[passage for passage in step.passages if passage.relevant] for step in node.steps]
             node.passages = union(*kept)
             if not node.passages:
@@ -125,12 +123,12 @@ class BlendFilter(Program):
             return {}
         return {"signature": signature.with_instructions(f"{signature.instructions} {_YES_OR_NO}")}
 
-    def _filtered(self, run: Run, question: str, step: Step, augment: Callable[[Run, str], str]) -> None:
-        """The search with one query, its passages judged, as it goes into the node's record."""
-        step.generation = augment(run, question)
-        step.query = clean(f"{step.generation} {question}")
-        step.passages = search(run, step.query, self.k).passages
+    def _filtered(self, run: Run, question: str, augment: Callable[[Run, str], str]) -> Step:
+        """The search with one query, its passages judged."""
+        generation = augment(run, question)
+        step = search(run, clean(f"{generation} {question}"), self.k, generation)
         self._filter(run, question, step.passages)
+        return step
 
     def _filter(self, run: Run, question: str, passages: list[JudgedPassage]) -> None:
         steps = reads_instructions(self.filter.lm) if self.filter_steps is None else self.filter_steps

@@ -4,7 +4,6 @@ import pytest
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.blendfilter import BlendFilter
-from raisf.programs.concurrency import set_concurrency
 from raisf.programs.registry import build
 from raisf.utils.errors import InputError
 
@@ -45,18 +44,6 @@ def test_three_queries_are_filtered_apart_and_read_together(ask, library):
     ]
     # Reasoning, passage, the topic once, a review and a choice for each of three sets, answer.
     assert (trace.cost.lm_calls, trace.cost.retrievals) == (10, 3)
-
-
-def test_what_was_done_before_a_limit_is_in_the_trace(ask, library):
-    """Three searches and nine calls were paid for, and the tree showed none of them."""
-    program = BlendFilter(library(FOUND), max_calls=2)
-    one_by_one = set_concurrency(1)
-    try:
-        root = ask(program, script(keep="bd")).root
-    finally:
-        set_concurrency(one_by_one)
-    assert (root.route, [step.query for step in root.steps]) == ("budget", ["root", None, None])
-    assert [passage.pid for passage in root.steps[0].passages] == FOUND["root"].split()
 
 
 def test_the_filter_names_the_topic_reviews_step_by_step_and_then_gives_the_numbers(ask, library):
