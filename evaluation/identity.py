@@ -2,8 +2,6 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,6 +11,7 @@ from dspy.utils.callback import BaseCallback
 
 from raisf.evaluation.values import (
     NO_SETTING,
+    asked_as,
     class_of,
     code_of,
     digest,
@@ -33,8 +32,8 @@ from raisf.utils.predictors import all_predictors
 # What optimizers hang on a module; where a class of the user's takes an option of that name, it is hers.
 _HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
 _GROWING = list | dict | set
-# The ids of the LMs and adapters that are being told.
-_above: ContextVar[frozenset[int]] = ContextVar("above", default=frozenset())
+# The adapters that are being told.
+_adapters: ContextVar[frozenset[int]] = ContextVar("adapters", default=frozenset())
 
 
 def describe(program: dspy.Module) -> dict[str, Any]:
@@ -61,21 +60,14 @@ def _describe(part: Any, told: set[int]) -> dict[str, Any]:
     ours = [one for path, one in modules if not isinstance(one, dspy.Predict) or is_hung(path)]
     told |= {id(one) for one in (part, *ours, *(one for _, one in predictors))}
     # Others stand in an object that is no module, say.
-    with telling_lms(lambda one: class_of(one) if id(one) in told else _describe(one, told)):
+    token = telling.set(lambda one: class_of(one) if id(one) in told else _describe(one, told))
+    try:
         described = {"class": class_of(part), **_describe_module(part, told)}
         if isinstance(part, dspy.Module):
             described |= _describe_parts(part, modules, told) | _describe_predictors(part, predictors, told)
-    return described
-
-
-@contextmanager
-def telling_lms(tell: Callable[[Any], Any] = class_of) -> Iterator[None]:
-    """A context in which LMs within a value are told by `describe_lm`, modules and parameters by `tell`."""
-    token = telling.set(lambda one: describe_lm(one) if isinstance(one, dspy.BaseLM) else tell(one))
-    try:
-        yield
     finally:
         telling.reset(token)
+    return described
 
 
 def is_hung(path: str) -> bool:
@@ -178,18 +170,15 @@ def describe_lm(lm: Any, signature: Any = None) -> str | None:
     known = type(adapter).__module__.startswith(("raisf.", "dspy."))  # a text of anybody else's may be a key
     told = {name: value for name, value in vars(adapter).items() if isinstance(value, bool | str)}
     settings |= {name: value if known or isinstance(value, bool) else digest(value) for name, value in told.items()}
-    above = _above.get()
-    token = _above.set(above | {id(lm), id(adapter)})  # an LM or a module in the adapter may be asked by it
-    try:
-        for name, value in vars(adapter).items():
-            if isinstance(value, dspy.BaseLM):
-                settings[name] = weights_of(value) if id(value) in _above.get() else describe_lm(value)
-        if not known and id(adapter) not in above:  # what it has beside what DSPy's have
+    settings |= {name: asked_as(value) for name, value in vars(adapter).items() if isinstance(value, dspy.BaseLM)}
+    if not known and id(adapter) not in (above := _adapters.get()):  # what it has beside what DSPy's have
+        token = _adapters.set(above | {id(adapter)})  # a module in it may be asked by it
+        try:
             options = _describe_module(adapter, set())
-            names = sorted(options.keys() - settings.keys() - vars(dspy.ChatAdapter()).keys())
-            settings |= {name: options[name] for name in names}
-    finally:
-        _above.reset(token)
+        finally:
+            _adapters.reset(token)
+        names = sorted(options.keys() - settings.keys() - vars(dspy.ChatAdapter()).keys())
+        settings |= {name: options[name] for name in names}
     settings |= {"model_type": kind} if (kind := getattr(lm, "model_type", "chat")) != "chat" else {}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
     others = {name: value for name, value in lm.kwargs.items() if name not in settings and name not in NO_SETTING}

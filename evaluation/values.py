@@ -54,17 +54,8 @@ def class_of(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def weights_of(lm: Any) -> str:
-    """Which model an LM is: its model string, without the folder where a local one's weights happen to lie."""
-    return lm.weights if isinstance(lm, LocalLM) else lm.model
-
-
-def _named(value: Any) -> str:
-    return weights_of(value) if isinstance(value, dspy.BaseLM) else class_of(value)
-
-
-# What tells an LM, a module or a parameter of DSPy's that is met within a value; by itself its model or class does.
-telling: ContextVar[Callable[[Any], Any]] = ContextVar("telling", default=_named)
+# What tells a module or parameter of DSPy's that is met within a value; by itself its class does.
+telling: ContextVar[Callable[[Any], Any]] = ContextVar("telling", default=class_of)
 
 
 def taken(kind: type[Any]) -> set[str]:
@@ -132,8 +123,10 @@ def _as_data(value: Any, above: tuple[int, ...]) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, dspy.Module | Parameter | dspy.BaseLM):
+    if isinstance(value, dspy.Module | Parameter):
         return telling.get()(value)
+    if isinstance(value, dspy.BaseLM):
+        return asked_as(value)
     if (plain := _plain(value)) is not None:
         return [class_of(value), plain]
     if isinstance(value, _RUNNING) or id(value) in above or len(above) > _DEEPEST:
@@ -320,3 +313,15 @@ def _text(value: Any) -> str:
 def _nowhere(text: str) -> str:
     """A representation without the addresses of objects."""
     return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def weights_of(lm: Any) -> str:
+    """Which model an LM is: its model string, without the folder where a local one's weights happen to lie."""
+    return lm.weights if isinstance(lm, LocalLM) else lm.model
+
+
+def asked_as(lm: dspy.BaseLM) -> str:
+    """Which model an LM is, and by a hash with what settings it is asked; in which format is not told."""
+    given = getattr(lm, "kwargs", {})
+    settings = {name: value for name, value in given.items() if value is not None and name not in NO_SETTING}
+    return " ".join([weights_of(lm), *([digest(settings)] if settings else [])])

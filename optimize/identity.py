@@ -15,7 +15,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from raisf.evaluation.identity import describe, describe_lm, engine_of, telling_lms
+from raisf.evaluation.identity import describe, describe_lm, engine_of
 from raisf.evaluation.values import PLAIN, code_of, content_of, given_to_search, is_own, is_users, made_with, taken
 from raisf.optimize.within import programs_within
 from raisf.retrieval.adapting import searched
@@ -35,8 +35,7 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
     names in its globals, such as a judge that a metric asks, is told as the program is. So is the code of LMs, engines,
     adapters, retrievers and tools of the user's own: who mends how hers reads goes on with no verdict misread.
     """
-    with telling_lms():
-        return _identity_of(program, functions, set())
+    return _identity_of(program, functions, set())
 
 
 def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int]) -> dict[str, Any]:
@@ -196,7 +195,9 @@ def _constant(value: Any, *, named: bool = True) -> Any:
         value: What that is.
         named: Whether the name is one of a constant.
     """
-    asked = isinstance(value, dspy.BaseLM) or (isinstance(value, type) and issubclass(value, dspy.Signature))
+    if isinstance(value, dspy.BaseLM):
+        return describe_lm(value)
+    asked = isinstance(value, type) and issubclass(value, dspy.Signature)
     plain = isinstance(value, _PLAIN) and not isinstance(value, np.ndarray)
     if asked or plain or is_own(type(value)) or (named and isinstance(value, _CONTAINERS)):
         return code_of(value)
