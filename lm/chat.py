@@ -232,7 +232,7 @@ class JSONAdapter(dspy.JSONAdapter, WholeReplies):
         return _parse(self, signature, completion)
 
 
-class TwoStepAdapter(dspy.TwoStepAdapter):
+class TwoStepAdapter(dspy.TwoStepAdapter, WholeReplies):
     """DSPy's free form, out of which a second LM extracts the fields: by one call, and read as the chat format is."""
 
     def parse(self, signature: Any, completion: str) -> Values:  # a class, which DSPy's own annotation says amiss

@@ -15,7 +15,7 @@ from raisf.lm.local.weights import PREFIX, same_weights, weights_folder, weights
 from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
 from raisf.utils.errors import InputError
-from raisf.utils.files import link_or_copy, read_json, relative_path
+from raisf.utils.files import link_or_copy, read_json, relative_path, write_text
 from raisf.utils.predictors import all_predictors
 
 ADAPTERS, README = "adapters", "README.md"
@@ -105,7 +105,7 @@ def save_weights(program: dspy.Module, made: Path, artifact: Path) -> dict[str, 
         kept[name] = {"kind": kind, "sha256": adapter_hash(target), "base": base, **where}
     if kept:
         system = getattr(program, "system", type(program).__name__)
-        (made / README).write_text(readme(system, kept, made), encoding="utf-8")
+        write_text(made / README, readme(system, kept, made))
     return kept
 
 

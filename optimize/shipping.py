@@ -18,7 +18,7 @@ from raisf.optimize.adapters import ADAPTERS, README, adapter_hash, readme
 from raisf.optimize.artifact import ARTIFACT
 from raisf.optimize.manifest import MANIFEST, STATE, read
 from raisf.utils.errors import InputError, RaisfError
-from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
+from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json, write_text
 
 MOST = 30 * 10**6
 """Bytes of all adapters together: more does not belong into a wheel."""
@@ -67,7 +67,7 @@ def ship(artifact: Path, name: str, out: Path) -> dict[str, Any]:
             raise InputError(f"the adapters take {size / 1e6:.1f} MB, and may take {MOST / 1e6:.0f}: train fewer ranks")
         write_json(folder / MANIFEST, manifest)
         text = readme(kept.program, manifest["weights"], folder)
-        (folder / README).write_text(text, encoding="utf-8")
+        write_text(folder / README, text)
     return manifest
 
 

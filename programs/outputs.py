@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import dspy
+from pydantic.fields import FieldInfo
 
 from raisf.programs.questions import refuses
 
@@ -11,13 +12,14 @@ from raisf.programs.questions import refuses
 def sensible(predictor: dspy.Predict, prediction: dspy.Prediction, inputs: Mapping[str, Any]) -> bool:
     """Whether the outputs of a call can be what was asked for.
 
-    The last one must be there, which an adapter of the user's own may leave out where it cannot read. Of the numbers of
-    passages that are listed one must be a passage's that was shown ("2024" is none); a sub-question must not be a
-    refusal to ask any, but at the end of a list of questions ("No further questions.").
+    The last one that must say something is there, which an adapter of the user's own may leave out where it cannot
+    read. Of the numbers of passages that are listed one must be a passage's that was shown ("2024" is none); a
+    sub-question must not be a refusal to ask any, but at the end of a list of questions ("No further questions.").
     """
     signature: Any = predictor.signature
-    name, field = [*signature.output_fields.items()][-1]
-    if prediction.get(name) is None and type(None) not in get_args(field.annotation):
+    outputs = signature.output_fields
+    needed = [name for name, field in outputs.items() if field.is_required() and not _may_be_none(field)]
+    if needed and prediction.get(needed[-1]) is None:
         return False
     passages = inputs.get("passages")
     for name, value in prediction.items():
@@ -29,6 +31,11 @@ def sensible(predictor: dspy.Predict, prediction: dspy.Prediction, inputs: Mappi
         if passages is not None and numbers and not any(1 <= number <= len(passages) for number in numbers):
             return False
     return True
+
+
+def _may_be_none(field: FieldInfo) -> bool:
+    kind: Any = field.annotation
+    return not {Any, None, type(None)}.isdisjoint((kind, *get_args(kind)))
 
 
 def _asks(texts: Sequence[object]) -> bool:

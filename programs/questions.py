@@ -39,7 +39,6 @@ _SOURCE = r"""(?:(?:the|this|that|these|any|your)\ )?(?:(?:given|provided|above|
     (?:passages?|texts?|contexts?|documents?|articles?|facts?|sources?|information|question|answer)
     (?:\ (?:given|provided|above))?"""
 _SAYS = r"(?:mention|state|specif|sa(?:y|id)|contain|give|provide|answer|discuss|tell|include|list|indicate)\w*"
-_WH = r"(?:who|whose|what|which|when|where|why|how|whether|if)"
 _STATED = r"(?:mentioned|stated|specified|given|provided|known|found|available|listed|included|told|clear)"
 _NO_ANSWER = re.compile(
     rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?
@@ -51,19 +50,19 @@ _NO_ANSWER = re.compile(
     | (?:none|neither)\ (?:of\ )?{_SOURCE}\ (?:do\ |does\ )?{_SAYS}\b{_REST}
     | no\ (?:relevant\ )?(?:passages?|texts?|documents?|facts?|sources?)\ (?:
       {_SAYS}\b{_REST} | (?:(?:is|are|was|were)\ )?(?:found|available|provided))
-    | no\ (?:specific|exact|explicit)\ (?:\S+\ ){{1,4}}(?:is|are|was|were)\ (?:mentioned|stated|specified)
+    | no\ (?:specific|exact)\ (?:\S+\ ){{1,4}}(?:is|are|was|were)\ (?:mentioned|stated|specified)
       (?:\ (?:in|by|from)\ {_SOURCE})?
     | (?!(?:yes|no)\ )(?:\S+\ ){{1,8}}(?:is|are|was|were)\ (?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED}
       \ (?:in|by|from)\ {_SOURCE}
-    | (?:the|his|her|its|their)\ (?:\S+\ ){{1,6}}(?:is|are|was|were|remains?)
+    | (?:the|his|her|its|their)\ (?!(?:word|term)\ )(?:\S+\ ){{1,6}}(?:is|are|was|were|remains?)
       \ (?:unknown|not\ (?:known|(?:explicitly\ |directly\ )?(?:mentioned|stated|specified)))
     | i\ (?:do\ not|can\ ?not|could\ not|have\ no)\ \w{_REST}
     | i\ am\ (?:not\ (?:sure|certain|aware|able|familiar)|unable\ to)\b{_REST}
     | we\ do\ not\ know\b{_REST} | (?:it\ does|they\ do)\ not\ (?:say|mention)
-      (?:\ (?:it|this|that|so|{_WH})\b{_REST})?
+      (?:\ (?:it|this|that|so|who|whose|what|which|when|where|why|how|whether|if)\b{_REST})?
     | (?:unable\ to|can\ ?not)\ (?:answer|determine)\b{_REST}
     | (?:it\ is\ )?(?:impossible|not\ possible)\ to\ (?:say|tell|know|determine|answer)
-      (?:\ (?:it|this|that|the\ answer|the\ question|{_WH})\b{_REST} | (?:{_REST}\ (?:in|by|from|on|with)\ {_SOURCE})?)
+      (?:\ (?:it|this|that|the\ answer|the\ question))?(?:{_REST}\ (?:in|by|from|on|with)\ {_SOURCE})?
     | (?:(?:it|{_SOURCE})\ )?(?:(?:is|was|are|were|remains)\ )?
       (?:(?:not|nowhere)\ (?:explicitly\ |directly\ )?{_STATED} | unknown | unclear)
       (?:\ (?:in|by|from)\ {_SOURCE})?

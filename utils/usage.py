@@ -5,6 +5,7 @@ from threading import Lock
 from typing import Any
 
 import dspy
+from dspy.lm15 import UnsupportedFeatureError
 from dspy.utils.callback import BaseCallback
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 from dspy.utils.usage_tracker import UsageTracker
@@ -31,7 +32,8 @@ class Calls(BaseCallback):
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         """It ends."""
-        if isinstance(exception, LMUnsupportedFeatureError) and getattr(exception.__cause__, "usage", None) is None:
+        cause = exception.__cause__ if isinstance(exception, LMUnsupportedFeatureError) else None
+        if isinstance(cause, UnsupportedFeatureError) and getattr(cause, "usage", None) is None:
             with self._lock:
                 self.lm_calls -= 1
 

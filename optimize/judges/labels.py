@@ -14,6 +14,7 @@ from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.optimize.runs import results
 from raisf.programs.baselines.direct import Direct
+from raisf.programs.program import check_count
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
 
@@ -191,5 +192,4 @@ def check_asking(labels: str, threads: int) -> None:
         InputError: Unknown labels, or no thread.
     """
     check_labels_option(labels)
-    if threads < 1:
-        raise InputError(f"threads must be at least 1, found {threads}")
+    check_count("threads", threads)

@@ -5,6 +5,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ from raisf.utils.usage import Calls
 Examples = Sequence[dspy.Example]
 # What some options may be, and what to give instead of anything else.
 _OPTIONS: dict[str, tuple[Any, str]] = {
-    "work": (str | Path, "a folder"),
+    "work": (str | PathLike, "a folder"),
     "judge_rows": (JudgeRows | None, "what raisf.optimize.judges.judge_rows.JudgeRows.read(FOLDER) gives, or None"),
     "training": (Training | None, "raisf.Training(...), or None"),
 }

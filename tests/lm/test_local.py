@@ -14,6 +14,8 @@ from raisf.lm.local.clients import Recorder
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import weights_folder
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
@@ -165,6 +167,16 @@ def test_an_answer_ends_where_the_lm_begins_another_block(lm):
         with contextlib.suppress(AdapterParseError):
             dspy.Predict("question -> answer")(question="Who?")
     assert recorder.seen[-1].config.stop == ("\n\n", "A", "B", "C"), "more than four are refused by some endpoints"
+
+
+def test_what_was_cut_off_is_read_by_no_second_lm_either(lm):
+    extracting = ScriptedLM(lambda fields: {"answer": "Oslo"})
+    cut = lm.copy(max_tokens=1)
+    cut.adapter = dspy.TwoStepAdapter(extracting)
+    program = Direct()
+    program.set_lm(cut)
+    trace = program(question="Who?").trace
+    assert (trace.root.answer, trace.unreadable, extracting.calls) == ("unknown", 1, [])
 
 
 @pytest.mark.parametrize("config", [{"reasoning_effort": "high"}, {"logit_bias": {"5": 1}}, {"n": -1}])

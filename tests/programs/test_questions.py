@@ -167,7 +167,6 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         *(
             "It is not possible to answer the question with the given facts.",
             "It is not possible to determine the founder of Velm from the provided passages.",
-            "Based on the passages, it is not possible to say who founded it.",
         ),
         *(
             "The founder of Velm is not mentioned.",
@@ -213,6 +212,8 @@ def test_a_refusal_in_other_words_is_no_answer(answer: str):
             "it's blue",
             *("The key is not provided", "no slavery is mentioned", "it is not possible to open it from the outside"),
             *("Not possible to return", "The Founder Is Not Mentioned", "no passage to India"),
+            *("It is impossible to determine whether a program halts.", "impossible to tell it apart"),
+            *("It is not possible to say who first, probably Cabot", "The word slavery is not mentioned."),
         ),
         *("It does not include batteries", "We do not ship on Sundays", "As an aid to pilots", "As an AI researcher"),
         *(

@@ -34,7 +34,7 @@ def test_a_search_that_no_thread_has_begun_is_given_up_where_the_answer_is_known
         if "facts" in fields:  # the last call: now threads take up what still waits
             busy.set()
             Task(idle.set)
-            idle.wait()
+            assert idle.wait(10)
         return read(plans, fields)
 
     before = set_concurrency(2)

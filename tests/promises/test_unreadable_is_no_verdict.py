@@ -16,6 +16,7 @@ from raisf.evaluation.runner import evaluate
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.calls import Run
+from raisf.programs.outputs import sensible
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Judgement, Trace
 from raisf.reports.report import judge_sections, output_counts
@@ -69,6 +70,14 @@ def test_outputs_that_an_adapter_of_ones_own_leaves_out_are_unreadable() -> None
     program.set_lm(lm)
     trace = program(question="Who?").trace
     assert (trace.root.answer, trace.root.readable, trace.read, trace.unreadable) == ("unknown", False, 0, 3)
+
+
+@pytest.mark.parametrize(("kind", "field"), [(str, {"default": None}), (str | None, {}), (Any, {}), (type(None), {})])
+def test_an_output_that_may_be_left_out_is_not_asked_of_a_reply(kind: Any, field: dict[str, Any]) -> None:
+    """The answer before it was lost."""
+    predictor = dspy.Predict(dspy.Signature("question -> answer").append("note", dspy.OutputField(**field), kind))
+    assert sensible(predictor, dspy.Prediction(answer="Oslo", note=None), {})
+    assert not sensible(predictor, dspy.Prediction(note="short"), {})
 
 
 def test_an_answer_that_says_unknown_is_another_thing_than_one_that_cannot_be_read() -> None:

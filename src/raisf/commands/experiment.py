@@ -240,7 +240,7 @@ def experiment_command(
                 failed[one] = error
                 continue
             left_out[one] = workspace.left_out
-            outputs |= {f"{name} in {one}": told for name, told in workspace.outputs(rows_of[one]).items()}
+            outputs |= {f"{name} in {one}": told for name, told in workspace.outputs.items()}
             facts["index"] = workspace.searched(rows_of[one])
             write_experiment(out, one, facts, made[one], workspace.files(rows_of[one]))
             if choice.page is not None:
@@ -311,7 +311,7 @@ def _result(
     outputs: Mapping[str, tuple[int, int]],
     failed: Mapping[str, RaisfError] | None = None,
 ) -> CommandResult:
-    """The result. Rows of which most outputs could not be read are named; where it is most of all, that is its end."""
+    """The result. Rows of which most outputs could not be read are named; where all are such, the run has failed."""
     from rich.console import Group
 
     from raisf.evaluation.readability import unreadable_line
@@ -326,5 +326,5 @@ def _result(
     view = Group(*shown, *told, as_text(f"\nreport: {out / PAGE}"))
     data: dict[str, Any] = {"out": str(out), "facts": facts, "experiments": tables, "left_out": left_out}
     data |= {"not_run": {name: str(error) for name, error in (failed or {}).items()}, "unreadable": unread or None}
-    parts, wholes = (sum(counts) for counts in zip(*outputs.values(), strict=True)) if outputs else (0, 0)
-    return CommandResult(data, view, exit_code=1 if failed or 2 * parts > wholes else 0)
+    unreadable = bool(outputs) and all(2 * part > whole for part, whole in outputs.values())
+    return CommandResult(data, view, exit_code=1 if failed or unreadable else 0)

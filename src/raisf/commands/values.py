@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from raisf.utils.text import text_of
 from raisf.utils.urls import is_address
 
 
@@ -101,7 +102,7 @@ def labelled_programs(text: str) -> dict[str, str]:
         label, given, name = part.rpartition("=")
         if given and not (label and name):
             raise click.BadParameter(f"expected LABEL=NAME, found {part!r}")
-        label = label if given else Path(name).name
+        label = label if given else text_of(Path(name).name)  # no page can hold what is no UTF-8
         if label in named:
             raise click.BadParameter(f"two programs are called {label!r}: write LABEL=NAME for one of them")
         named[label] = name

@@ -104,12 +104,12 @@ class Experiment:
         if self.check is not None:
             self.check(workspace)
         settings = self.rows(workspace, few_shot=few_shot, variant=variant, only=only)
+        workspace.outputs = {}
         if self.judged:
             sections = self.sections(workspace, workspace.judge(settings))
         else:
-            answers = workspace.answer(settings, bars)
-            answers = {label: counted(records, workspace.measure) for label, records in answers.items()}
-            sections = self.sections(workspace, answers)
+            answers = workspace.answer(settings, bars).items()
+            sections = self.sections(workspace, {label: counted(one, workspace.measure) for label, one in answers})
             for section in sections:
                 section.call("exact match", workspace.measure)
         first, *others = sections

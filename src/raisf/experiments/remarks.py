@@ -68,7 +68,7 @@ def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator
     yield from given_lines(workspace, settings)
     yield from seen_lines({label: workspace.seen.get(repr(setting), []) for label, setting in settings.items()})
     yield from left_out_lines(workspace.left_out)
-    yield from unread_lines(workspace.outputs(settings))
+    yield from unread_lines(workspace.outputs)
     if workspace.indexes.left_out:
         yield f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index."
 

@@ -43,6 +43,8 @@ class Workspace:
     Attributes:
         name: The data set's; None for the closed world and for files of one's own.
         left_out: By label, why a setting could not be run.
+        outputs: By label, and by judge asked alone, how many LM outputs could not be read, and how many there were, of
+            all that was asked for since somebody emptied it.
         seen: By setting, as `repr` writes it, in which way it has learnt from the test questions.
         lm_down: Whether the LM answered none of two settings, one after the other.
         unchanged: The settings, as `repr` writes them, whose compiling found nothing better on the dev split than the
@@ -86,13 +88,13 @@ class Workspace:
         self.indexes = Indexes(out / "made", data / "corpus.jsonl", engine, index, checkpoint, self._prompt_questions)
         self.learning: Learning = Learning(self, given or {})
         self.left_out: dict[str, str] = {}
+        self.outputs: dict[str, tuple[int, int]] = {}
         self.unchanged: set[str] = set()
         self.taught: dict[str, Any] = {}
         self.seen: dict[str, list[str]] = {}
         self.lm_down = False
         self._silent = 0  # settings in a row that the LM did not answer
         self._answered: dict[str, RecordsById] = {}
-        self._judged: dict[str, dict[str, Any]] = {}
         self._files: dict[str, Path] = {}
         self._unanswered: dict[str, RaisfError] = {}
         self._check_folder()
@@ -190,15 +192,13 @@ class Workspace:
                 if self.lm_down:
                     raise
                 self._unanswered[key] = error
-        return self._sorted_out(settings, self._answered, self._unanswered)
+        found = self._sorted_out(settings, self._answered, self._unanswered)
+        self.outputs |= output_counts(found, {})
+        return found
 
     def files(self, settings: Mapping[str, Setting]) -> dict[str, Path]:
         """By label, the records of the settings that were answered."""
         return _by_label(settings, self._files)
-
-    def outputs(self, settings: Mapping[str, Setting]) -> dict[str, tuple[int, int]]:
-        """By label, and by judge asked alone, how many LM outputs could not be read, and how many there were."""
-        return output_counts(_by_label(settings, self._answered), _by_label(settings, self._judged))
 
     def searched(self, settings: Mapping[str, Setting]) -> str | None:
         """The indexes that the settings which were run have searched, as a page may name them."""
@@ -208,15 +208,17 @@ class Workspace:
     def judge(self, settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
         """By label and judge, each judge's report alone against gold; what cannot be run is left out as in `answer`."""
         self._check_splits(settings)
+        judged: dict[str, dict[str, Any]] = {}
         failed: dict[str, RaisfError] = {}
         for label, setting in settings.items():
             try:
                 made = judge_all({label: self.open(setting)}, self.test, self.out / "judges", threads=self.threads)
-                self._judged[repr(setting)] = made.get(label, {})
+                judged[repr(setting)] = made.get(label, {})
             except RaisfError as error:
                 failed[repr(setting)] = error
-        found = self._sorted_out(settings, self._judged, failed)
-        return {label: reports for label, reports in found.items() if reports}
+        found = {label: reports for label, reports in self._sorted_out(settings, judged, failed).items() if reports}
+        self.outputs |= output_counts({}, found)
+        return found
 
     def _sorted_out(
         self, settings: Mapping[str, Setting], made: Mapping[str, Any], failed: Mapping[str, RaisfError]

@@ -17,7 +17,8 @@ from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Tool, ToolAnnotations
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticKnownError
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -29,8 +30,15 @@ from raisf.serving.jsonrpc import Checked, refusal_of
 from raisf.serving.service import Service, cited_passages
 from raisf.utils.errors import InputError, RaisfError
 
-Passages = Annotated[int, Field(strict=True, ge=1, le=50)]
-"""How many a client may search for; `true` is no number."""
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):  # which would be 1, or the number in it
+        raise PydanticKnownError("int_type")
+    return value
+
+
+Passages = Annotated[int, BeforeValidator(_number), Field(ge=1, le=50)]
+"""How many a client may search for."""
 logger = logging.getLogger(__name__)
 READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 

@@ -56,7 +56,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
             assert given.structuredContent["answer"] == "Pasmur Sea"
             cited = given.structuredContent["citations"][0]
             assert cited["title"] == "Bulgorton" and cited["citation"].startswith("atlas/rivers.md")
-            found = await session.call_tool("search", {"query": "Pasmur Sea frozen", "k": 2})
+            found = await session.call_tool("search", {"query": "Pasmur Sea frozen", "k": 2.0})
             assert found.structuredContent is not None
             assert found.structuredContent["passages"][0]["title"] == "Pasmur Sea"
             for tool, arguments, message in (
