@@ -232,10 +232,11 @@ class JSONAdapter(dspy.JSONAdapter, WholeReplies):
         return _parse(self, signature, completion)
 
 
-class TwoStepAdapter(dspy.TwoStepAdapter, WholeReplies):
+# DSPy's own annotations take a signature for an instance of one.
+class TwoStepAdapter(dspy.TwoStepAdapter, WholeReplies):  # pyright: ignore[reportIncompatibleMethodOverride]
     """DSPy's free form, out of which a second LM extracts the fields: by one call, and read as the chat format is."""
 
-    def parse(self, signature: Any, completion: str) -> Values:  # a class, which DSPy's own annotation says amiss
+    def parse(self, signature: Any, completion: str) -> Values:
         """See `ChatAdapter.parse`."""
         form = ChatAdapter(use_json_adapter_fallback=False)
         form.in_words = True
