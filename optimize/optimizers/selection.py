@@ -106,7 +106,7 @@ def check_prices(call_price: float, search_price: float) -> None:
         InputError: One is.
     """
     for name, price in (("call_price", call_price), ("search_price", search_price)):
-        check(name, price, is_number(price) and price >= 0, "a number, 0 or more, in right answers")
+        check(name, price, is_number(price) and price >= 0, "0 or more, a finite number of right answers")
 
 
 class Selection:
