@@ -10,7 +10,7 @@ from raisf.experiments.comparing import counted, judge_all, judged_path, left_ou
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
 from raisf.experiments.real_rows import AGAINST, JUDGED_QUESTIONS, ROWS, SETS, Row, RowChoice, about
-from raisf.experiments.remarks import seen_lines, unread_lines
+from raisf.experiments.remarks import seen_lines
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST
@@ -194,8 +194,9 @@ class RealComparison:
 
         shown = {label for answers in self._answers.values() for label in answers}
         rows = {label: row for label, row in self.choice.rows().items() if label in shown}
-        told = [*seen_lines(self._seen), *left_out_lines(self.left_out), *unread_lines(self.outputs)]
-        text = " ".join([about(rows, alone=not self.choice.no_judges), *told])
+        text = " ".join(
+            [about(rows, alone=not self.choice.no_judges), *seen_lines(self._seen), *left_out_lines(self.left_out)]
+        )
         measures = {name: workspace.measure for name, workspace in self.workspaces.items()}
         return [
             overview(self._answers, text, measures),

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
-from raisf.evaluation.readability import unreadable_line
 from raisf.experiments.comparing import by_reason, left_out_lines
 from raisf.experiments.settings import PREDICTORS, Setting
 from raisf.lm.local.weights import Precision
@@ -68,7 +67,6 @@ def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator
     yield from given_lines(workspace, settings)
     yield from seen_lines({label: workspace.seen.get(repr(setting), []) for label, setting in settings.items()})
     yield from left_out_lines(workspace.left_out)
-    yield from unread_lines(workspace.outputs)
     if workspace.indexes.left_out:
         yield f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index."
 
@@ -77,12 +75,6 @@ def seen_lines(seen: Mapping[str, list[str]]) -> Iterator[str]:
     """A sentence a way in which rows have learnt from the questions, by the rows' labels."""
     for told, labels in by_reason({label: " and ".join(of) for label, of in seen.items() if of}).items():
         yield f"Not held out: {'; '.join(labels)} ({told})."
-
-
-def unread_lines(outputs: Mapping[str, tuple[int, int]]) -> Iterator[str]:
-    """A sentence where rows, or judges of one, measure the format and not the LM; see `unreadable_line`."""
-    if told := unreadable_line(outputs):
-        yield f"{told[0].upper()}{told[1:]}."
 
 
 def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator[str]:
