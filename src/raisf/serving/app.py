@@ -159,12 +159,12 @@ class _Routes:
     async def source(self, request: Request) -> Response:
         served = self._service.choose(request.query_params.get("program"))
         pid = request.query_params.get("pid", "")
-        return JSONResponse(await self._service.searched("", lambda: source_of(served.retriever, pid)))
+        return JSONResponse(await self._service.searched(lambda: source_of(served.retriever, pid)))
 
     async def document(self, request: Request) -> Response:
         served = self._service.choose(request.query_params.get("program"))
         source = request.query_params.get("source", "")
-        found = await self._service.searched("", lambda: document_of(self._documents, served.retriever, source))
+        found = await self._service.searched(lambda: document_of(self._documents, served.retriever, source))
         # Whatever it holds, it runs nothing and is no page of this site.
         headers = {"content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'"}
         if found.media_type == "application/pdf":

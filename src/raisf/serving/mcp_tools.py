@@ -120,7 +120,7 @@ def make_mcp(service: Service) -> FastMCP:
             raise InputError(f"{served.name} searches nothing")
         check_question(query, "query")
         with service.place(_client(ctx)):
-            found = await service.searched(query, lambda: as_retriever(served.retriever)(query, k))
+            found = await service.searched(lambda: as_retriever(served.retriever)(query, k), query)
         rows = [_shown(passage) | {"score": passage.score} for passage in found]
         return {"passages": rows}
 

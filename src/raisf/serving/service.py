@@ -168,8 +168,12 @@ class Service:
                 raise
             yield
 
-    async def searched(self, asked: str, search: Callable[[], T]) -> T:
+    async def searched(self, search: Callable[[], T], asked: str = "") -> T:
         """What a search gives, in a thread; where it fails, clients are told as of a question.
+
+        Args:
+            search: Made without arguments.
+            asked: A person's words, if it was for these: the log leaves them out.
 
         Raises:
             RaisfError: It fails.
