@@ -62,9 +62,24 @@ def test_the_events_of_a_tree_add_up_to_its_trace(scripted: Any, plan: Any, shel
 
 
 def test_a_listed_sub_question_waits_and_is_told_again_with_its_reference_filled_in(
-    scripted: Any, plan: Any, shelf: Any
+    plan: Any, read: Any, shelf: Any
 ) -> None:
-    events, _ = streamed(tree(scripted, plan, shelf))
+    """The first sub-question is held back until the stream has told of the second: a late look sees it filled in."""
+    listed = threading.Event()
+    plans = {"root": plan(subs=["left side", "right of #1"]), "left": plan(know=True), "right": plan(relevant=2)}
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        if fields["question"] == "left side":
+            assert listed.wait(60)
+        return read(plans, fields)
+
+    program = RAISF(shelf, k=3)
+    program.set_lm(ScriptedLM(answer))
+    events = []
+    for event in program.stream("root"):
+        events.append(event)
+        if isinstance(event, QuestionEvent) and event.node == "0.2":
+            listed.set()
     told = [event for event in events if isinstance(event, QuestionEvent) and event.node == "0.2"]
     assert told[0].question == "right of #1" and told[0].waits_for == [1] and not told[0].begun
     assert told[-1].question == "right of A(left side)" and told[-1].begun
