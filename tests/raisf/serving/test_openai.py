@@ -46,7 +46,7 @@ def test_streamed_with_usage_and_events(client: Any, ask: Any) -> None:
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == "Pasmur Sea" and chunks[-1].usage.total_tokens > 0 and not chunks[-1].choices
     kinds = [chunk.trace_event["type"] for chunk in chunks if getattr(chunk, "trace_event", None)]
-    assert kinds[0] == "question" and "judgement" in kinds
+    assert kinds[0] == "question" and {"passages", "answer"} <= set(kinds)  # a late look finds passages judged
     (last,) = [chunk for chunk in chunks if chunk.choices and chunk.choices[0].finish_reason]
     assert last.trace["root"]["answer"] == "Pasmur Sea" and last.choices[0].delta.annotations
 
