@@ -14,8 +14,8 @@ from raisf.evaluation.report import summarise
 from raisf.experiments.every_judge import _judges
 from raisf.optimize.judges.judgements import Judged, Judgements
 from raisf.reports.compiled import training_table
-from raisf.reports.report import answer_sections, cost_section, judge_sections
-from raisf.reports.sections import Section, shown, write_sections
+from raisf.reports.report import answer_sections, cost_section, judge_sections, pair_sections
+from raisf.reports.sections import PValue, Section, shown, write_sections
 from tests.raisf.records import record
 
 
@@ -116,3 +116,13 @@ def test_all_but_one_of_two_hundred_is_not_all() -> None:
     file = io.StringIO()
     Console(width=120, file=file).print(table)
     assert "0.4% → 99.5%" in file.getvalue()
+
+
+def test_p_values_are_numbers_in_files() -> None:
+    """The tables of experiments held "<0.001", which no program compares."""
+    right, wrong = ({str(n): {**record(n, correct), "id": str(n)} for n in range(20)} for correct in (True, False))
+    sections = pair_sections(compare_records({"a": right, "b": wrong}).pairs)
+    (row,) = json.loads(json.dumps(sections[0].as_dict()))["rows"]
+    assert row["p"] == {"p": 2 * 0.5**20} == row["Holm"]
+    assert [shown(cell) for cell in Section.of(sections[0].as_dict()).rows[0][-2:]] == ["<0.001", "<0.001"]
+    assert shown(PValue(0.0321)) == "0.032"

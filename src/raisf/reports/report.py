@@ -11,7 +11,7 @@ from raisf.evaluation.report import FAILED, UNCOUNTED, UNTOLD
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
-from raisf.reports.sections import RESULTS, Cell, Section, Share, read_results, score_of, write_sections
+from raisf.reports.sections import RESULTS, Cell, PValue, Section, Share, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_writable
 
@@ -287,11 +287,11 @@ def pair_sections(pairs: "Sequence[Pair]") -> list[Section]:
     """The differences of pairs of programs in exact match, and in F1."""
     names = [f"{pair.first} - {pair.second}" for pair in pairs]
     em: list[list[Cell]] = [
-        [name, pair.em, pair.won, pair.lost, _p(pair.p_em), _p(pair.p_em_holm)]
+        [name, pair.em, pair.won, pair.lost, PValue(pair.p_em), PValue(pair.p_em_holm)]
         for name, pair in zip(names, pairs, strict=True)
     ]
     f1: list[list[Cell]] = [
-        [name, pair.f1, _p(pair.p_f1), _p(pair.p_f1_holm)] for name, pair in zip(names, pairs, strict=True)
+        [name, pair.f1, PValue(pair.p_f1), PValue(pair.p_f1_holm)] for name, pair in zip(names, pairs, strict=True)
     ]
     text = (
         "On the same questions; won and lost count those that only one has right. p: McNemar's exact test, "
@@ -323,7 +323,3 @@ def last_go_line(reports: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 1e-3 else f"{value:.3f}"

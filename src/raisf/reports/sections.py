@@ -27,7 +27,11 @@ class Share(float):
     """A share without an interval: shown as percent, and in files from 0 to 1, as scores are."""
 
 
-Cell = str | int | float | Share | Score | None
+class PValue(float):
+    """A test's p-value: shown with three digits, and in files as it is."""
+
+
+Cell = str | int | float | Share | PValue | Score | None
 # Columns of a table all of whose scores have their intervals below them: of twelve characters, in a terminal of 80.
 MOST_WITH_INTERVALS = 5
 # The ends of intervals, beside the mean's own column in a CSV.
@@ -182,6 +186,8 @@ def shown(cell: Cell, interval: bool = True) -> str:
         return value + f" [{low}, {high}]" * interval
     if isinstance(cell, Share):
         return f"{100 * cell:z.1f}"
+    if isinstance(cell, PValue):
+        return "<0.001" if cell < 1e-3 else f"{cell:.3f}"
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return str(cell)
@@ -197,14 +203,18 @@ def _saved(cell: Cell) -> Any:
     """A cell as a JSON-able value."""
     if isinstance(cell, Score):
         return cell.as_dict()
-    return {"share": float(cell)} if isinstance(cell, Share) else cell
+    if isinstance(cell, Share):
+        return {"share": float(cell)}
+    return {"p": float(cell)} if isinstance(cell, PValue) else cell
 
 
 def _cell(saved: Any) -> Cell:
     """What `_saved` gave."""
     if not isinstance(saved, dict):
         return saved
-    return Share(saved["share"]) if "share" in saved else score_of(saved)
+    if "share" in saved:
+        return Share(saved["share"])
+    return PValue(saved["p"]) if "p" in saved else score_of(saved)
 
 
 def _headings(column: str, scored: bool) -> list[str]:
