@@ -10,7 +10,6 @@ from dspy.predict.parameter import Parameter
 from dspy.utils.callback import BaseCallback
 
 from raisf.evaluation.values import (
-    NO_SETTING,
     asked_as,
     class_of,
     code_of,
@@ -19,6 +18,7 @@ from raisf.evaluation.values import (
     json_or_data,
     made_with,
     searched_by,
+    settings_of,
     taken,
     telling,
     weights_of,
@@ -181,9 +181,9 @@ def describe_lm(lm: Any, signature: Any = None) -> str | None:
         settings |= {name: options[name] for name in names}
     settings |= {"model_type": kind} if (kind := getattr(lm, "model_type", "chat")) != "chat" else {}
     given = (f"{name}={value!r}" for name, value in settings.items() if value is not None)
-    others = {name: value for name, value in lm.kwargs.items() if name not in settings and name not in NO_SETTING}
+    others = {name: value for name, value in settings_of(lm).items() if name not in settings}
     # By their hashes: a key may stand under any name.
-    also = (f"{name}={digest(value)}" for name, value in sorted(others.items()) if value is not None)
+    also = (f"{name}={digest(value)}" for name, value in sorted(others.items()))
     words = [weights_of(lm), type(adapter).__name__, *given, *also]
     for one in (lm, engine_of(lm)):
         if not type(one).__module__.startswith(("dspy.", "raisf.", "builtins")):

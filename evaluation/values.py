@@ -36,7 +36,7 @@ from raisf.utils.files import is_installed
 NO_SETTING = frozenset({
     *("api_key", "api_base", "base_url", "url", "api_version", "headers", "extra_headers", "default_headers"),
     "organization",
-    *("timeout", "num_retries", "max_retries", "cache", "rollout_id", "user", "metadata", "stream", "model_list"),
+    *("timeout", "num_retries", "max_retries", "cache", "user", "metadata", "stream", "model_list"),
     *("azure_ad_token", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "vertex_credentials"),
 })  # fmt: skip
 # Values that are no containers: those that their representation tells, and the others that `_plain` knows.
@@ -320,8 +320,14 @@ def weights_of(lm: Any) -> str:
     return lm.weights if isinstance(lm, LocalLM) else lm.model
 
 
+def settings_of(lm: dspy.BaseLM) -> dict[str, Any]:
+    """The settings of an LM that its answers depend on: where they are drawn, the number that asks for others too."""
+    given = {name: value for name, value in getattr(lm, "kwargs", {}).items() if value is not None}
+    none = NO_SETTING | {"rollout_id"} if given.get("temperature") == 0 else NO_SETTING
+    return {name: value for name, value in given.items() if name not in none}
+
+
 def asked_as(lm: dspy.BaseLM) -> str:
     """Which model an LM is, and by a hash with what settings it is asked; in which format is not told."""
-    given = getattr(lm, "kwargs", {})
-    settings = {name: value for name, value in given.items() if value is not None and name not in NO_SETTING}
+    settings = settings_of(lm)
     return " ".join([weights_of(lm), *([digest(settings)] if settings else [])])

@@ -148,6 +148,18 @@ def test_how_an_lm_that_a_module_holds_is_asked_makes_another_program() -> None:
         assert len({str(told(way)), str(told(way, temperature=0.1)), str(told(way, max_tokens=7))}) == 3
 
 
+def test_each_rollout_of_an_lm_that_draws_its_answers_is_another_program() -> None:
+    """The second sample of a program took the first one's records."""
+
+    def told(temperature: float, **settings: Any) -> str:
+        program = dspy.Predict("question -> answer")
+        program.lm = dspy.LM("openai/fake", temperature=temperature).copy(**settings)
+        return str((describe(program), describe(Holding(writer=program.lm))))
+
+    assert len({told(1.0), told(1.0, rollout_id=1), told(1.0, rollout_id=2)}) == 3
+    assert told(0.0) == told(0.0, rollout_id=2)
+
+
 def test_how_the_lm_is_asked_that_reads_what_another_wrote_makes_another_program() -> None:
     def told(**settings: Any) -> Any:
         reads = dspy.LM("openai/small", **settings)

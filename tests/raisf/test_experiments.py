@@ -302,3 +302,17 @@ def test_an_encoder_of_one_engine_is_not_given_to_another(tmp_path):
     indexes = Indexes(tmp_path / "made", tmp_path / "corpus.jsonl", "colbert", None, "raisf-minilm", lambda: [])
     assert read_manifest(indexes.path("colbert")).checkpoint == "raisf-minilm"
     assert read_manifest(indexes.path("dense")).checkpoint == "minilm"
+
+
+def test_samples_at_an_endpoint_are_drawn_anew_for_each_question(world, tmp_path, faulty, monkeypatch):
+    """Servers that draw by the seed alone gave the same draws to all questions of a sample."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with faulty.serve(answer=lambda asked: {"answer": "Rome"}) as served:
+        lm = LMChoice("openai/x", api_base=served.url)
+        workspace = Workspace(tmp_path / "out", world, engine="bm25", n=2, lm=lm)
+        drawn = {name: one for name, one in EXPERIMENTS["blendfilter-sampling"].settings.items() if "0.5" in name}
+        rows = {name: replace(one, program="direct") for name, one in list(drawn.items())[:3]}
+        with WorkspaceBars([rows], 2) as bars:
+            assert set(workspace.answer(rows, bars)) == {*rows}
+        bodies = [body for _, _, body in served.seen]
+        assert len(bodies) == 3 * 2 and not any("seed" in body for body in bodies)

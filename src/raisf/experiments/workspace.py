@@ -152,7 +152,7 @@ class Workspace:
             )
         if setting.sampling:
             for _, predictor in program.named_predictors():
-                predictor.lm = predictor.lm.copy(**setting.sampling)
+                predictor.lm = predictor.lm.copy(**self._drawn(setting.sampling))
         if index is not None:
             self.indexes.check_unchanged()  # what it has learnt first may have taken hours
         return program
@@ -271,6 +271,10 @@ class Workspace:
         if "yes_no" in known and self.name in BENCHMARKS:
             options["yes_no"] = self.name == "strategyqa"
         return options
+
+    def _drawn(self, sampling: Mapping[str, Any]) -> dict[str, Any]:
+        """How an LM draws. With a seed many servers draw alike for all questions: rollouts tell their samples apart."""
+        return {"rollout_id" if self.remote and name == "seed" else name: value for name, value in sampling.items()}
 
     @cached_property
     def _instructed(self) -> bool:
