@@ -46,7 +46,7 @@ class JudgeReport:
     Attributes:
         scores: By measure: accuracy (n: all judgements), precision (n: positive verdicts), recall (n: positive by
             gold), f1; and where the judge gives a score or a probability, auroc and ece (n: judgements that have one);
-            of self-knowledge also aurc (`raisf.evaluation.risk`). A measure that cannot be had is not there.
+            of self-knowledge also aurc (`raisf.evaluation.risk`). One that cannot be had is not there, or has n = 0.
         bins: The reliability of its probabilities, for a plot; empty where there are none.
         risk: Of self-knowledge with probabilities, what answering from memory would get right, the surest first.
     """
@@ -129,7 +129,7 @@ def reliability(gold: Sequence[bool], probabilities: Sequence[float]) -> list[Bi
     """How often the rows of each probability are positive: the points of a reliability diagram.
 
     Each bin holds as many rows as any other, `LEAST` or more where there are so many, so that each point is as sure;
-    rows of equal probability share one, which may make bins larger and fewer. A judge that is mostly sure would leave
+    rows of equal probability share one, which makes bins larger and fewer. A judge that is mostly sure would leave
     most of equally wide bins to a handful of rows.
 
     Args:
@@ -143,9 +143,13 @@ def reliability(gold: Sequence[bool], probabilities: Sequence[float]) -> list[Bi
     wanted = max(1, min(BINS, len(of) // LEAST))
     begins = [round(number * len(of) / wanted) for number in range(wanted)] if len(of) else []
     begins = sorted({int(np.searchsorted(of, of[begin], side="left")) for begin in begins})
+    kept = begins[:1]
+    for begin in begins[1:]:  # what stands before equal ones, or behind them, may be too few
+        if begin - kept[-1] >= LEAST and len(of) - begin >= LEAST:
+            kept.append(begin)
     return [
         Bin(float(of[a]), float(of[b - 1]), b - a, float(of[a:b].mean()), float(positive[a:b].mean()))
-        for a, b in pairwise([*begins, len(of)])
+        for a, b in pairwise([*kept, len(of)])
     ]
 
 

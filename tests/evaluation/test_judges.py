@@ -106,6 +106,8 @@ def test_a_curve_s_points_rest_on_equally_many_judgements() -> None:
 def test_equal_probabilities_share_a_bin() -> None:
     bins = reliability([True] * 80 + [False] * 20, [1.0] * 80 + [0.5] * 20)
     assert [(one.low, one.high, one.n, one.share) for one in bins] == [(0.5, 0.5, 20, 0.0), (1.0, 1.0, 80, 1.0)]
+    for few in ([0.1] + [0.5] * 19, [0.5] * 19 + [0.9]):  # a point of one judgement would say nothing
+        assert [one.n for one in reliability([True] * 20, few)] == [20]
 
 
 @BOOTSTRAPPED

@@ -131,6 +131,10 @@ def test_what_is_read_from_is_held_to_gold(world, out):
     assert retrieved[2].value == pytest.approx(sum(shares) / len(shares))
     assert kept[1].n == retrieved[1].n == 6
     assert "without any passage counts as 0" in section.text
+    for record in answers["retrieved"].values():
+        record["trace"]["root"]["route"] = "budget"  # spent before any passage was judged or read
+    (section,) = EXPERIMENTS["blendfilter-retrieval"].sections(workspace, answers)
+    assert section.rows[0][2].value == 0
 
 
 def test_mistakes_are_told_before_anything_is_made(world, tmp_path, capsys):

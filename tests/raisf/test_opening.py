@@ -68,11 +68,12 @@ def test_what_was_fitted_to_one_judge_does_not_decide_for_another(tmp_path, capl
         return {name: getattr(program, name) for name in fitted}
 
     assert opened(k=3, know="confidence") == opened(max_depth=1) == fitted and "says nothing of" not in caplog.text
-    assert opened(know="verbal") == {**fitted, "know_threshold": 0.5}
+    unscaled = {**fitted, "confidence_slope": 1.0, "confidence_offset": 0.0}
+    assert opened(know="verbal") == {**unscaled, "know_threshold": 0.5}
     assert "a has know_threshold 0.9 for know confidence, which says nothing of verbal: 0.5 holds" in caplog.text
-    assert opened(relevance="score") == {**fitted, "relevance_threshold": 0.5}
-    assert opened(confidence="path") == {**fitted, "confidence_slope": 1.0, "confidence_offset": 0.0}
-    assert opened(know="verbal", know_threshold=0.3) == {**fitted, "know_threshold": 0.3}
+    assert opened(relevance="score") == {**unscaled, "relevance_threshold": 0.5}
+    assert opened(confidence="path") == unscaled
+    assert opened(know="verbal", know_threshold=0.3) == {**unscaled, "know_threshold": 0.3}
 
 
 def test_no_limit_takes_the_place_of_an_artifacts(tmp_path):

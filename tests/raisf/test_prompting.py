@@ -92,7 +92,8 @@ def test_thresholds_of_the_judges_before_are_told_where_none_are_fitted_again(ar
 
     assert told() == ["thresholds", "confidence"]
     assert told("--calibrate") == ["confidence"] and told("--calibrate-confidence") == ["thresholds"]
-    assert told("--relevance-threshold", "0.8") == told("--relevance", "score") == ["confidence"], "they do not stay"
+    assert told("--relevance-threshold", "0.8") == ["confidence"], "they do not stay"
+    assert told("--relevance", "score") == [], "the confidence was fitted to the other judge, too"
     assert told("--set", "confidence_slope=3") == ["thresholds"]
 
 

@@ -136,7 +136,8 @@ def _read(node: dict[str, Any] | None, field: str) -> list[str]:
     if not node:
         return []
     verdicts = [(one.get("judgement") or {}).get("verdict") for one in node["passages"]]
-    judged = any(one.get("judgement") for one in node["passages"])  # an unreadable judgement is one, and not relevant
+    # An unreadable judgement is one, and not relevant; and where the budget was spent before the first, none was read.
+    judged = node["route"] == "budget" or any(one.get("judgement") for one in node["passages"])
     here = [
         one[field]
         for one, verdict in zip(node["passages"], verdicts, strict=True)

@@ -114,7 +114,7 @@ class Experiment:
                 section.call("exact match", workspace.measure)
         first, *others = sections
         first.title = first.title or self.title
-        counts = [cell.n for row in first.rows for cell in row if isinstance(cell, Score)]
+        counts = [cell.n for row in first.rows for cell in row if isinstance(cell, Score) and cell.n]
         few = caution(min(len(workspace.test), *counts)) if counts else ""
         told = [f"{self.source}.", first.text, f"{few}." if few else "", *self.known_of(settings.values())]
         if self.one_variant and any(one.system == "ra-isf" for one in settings.values()):

@@ -9,10 +9,11 @@ from raisf.programs.registry import PROGRAMS, defaults, options
 logger = logging.getLogger(__name__)
 
 # By choice, the numbers that are fitted to it: each kind of judge, and each confidence, has a scale of its own.
+_SCALE = ("confidence_slope", "confidence_offset")
 _FITTED = {
-    "know": ("know_threshold",),
-    "relevance": ("relevance_threshold",),
-    "confidence": ("confidence_slope", "confidence_offset"),
+    "know": ("know_threshold", *_SCALE),
+    "relevance": ("relevance_threshold", *_SCALE),
+    "confidence": _SCALE,
 }
 
 
