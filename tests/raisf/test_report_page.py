@@ -70,10 +70,12 @@ def test_an_experiments_page_begins_with_what_its_own_lm_answered(tmp_path: Path
     """Above another LM's name stood the best row of the first table in the folder, whoever had answered it."""
     for name, lm, right in (("table1", "pocket", 0.9), ("table2", "pocket-tiny", 0.2)):
         section = Section(name.upper(), ["program", "exact match"], [["a", Score(right, 0.1, 0.95, 10)]])
+        section.drawings = [f"<svg>{lm}</svg>"] * (lm == "pocket")
         write_experiment(tmp_path, name, {"data": "w", "language model": lm, "index": None}, [section], {})
     page = (tmp_path / "report.html").read_text("utf-8")
     assert 'class="headline">table2: TABLE2: a has the highest exact match, 20.0% [10.0, 95.0].' in page
     assert page.index("<h2", page.index("TABLE2</h2>")) < page.index("TABLE1</h2>"), "the others come last"
+    assert page.index("<svg>pocket</svg>") > page.index("TABLE1</h2>"), "and so do their figures"
     write_page_of_all(tmp_path, {"data": "w", "language model": "smollm2"})
     assert 'class="headline"' not in (tmp_path / "report.html").read_text("utf-8")
 

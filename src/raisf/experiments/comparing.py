@@ -194,9 +194,10 @@ def judge_all(
 ) -> dict[str, dict[str, Any]]:
     """By program and judge, the judge's report alone against gold; what cannot be held to gold is left out, and told.
 
-    `errors` in a report counts the rows that it misses because a call failed; only a report without is kept in the
-    folder, and not asked for again. `unreadable` counts the rows, of `rows`, that its measures leave out because the
-    verdict could not be read; `verdicts` is the file, in the folder, that holds the rows.
+    `errors` in a report counts the rows that it misses because a call failed, or because the answer that was to label a
+    question could not be read; only a report without is kept in the folder, and not asked for again. `unreadable`
+    counts the rows, of `rows`, that its measures leave out because the verdict could not be read; `verdicts` is the
+    file, in the folder, that holds the rows.
 
     Raises:
         InputError: Another process asks the judges of one of them, for the same folder.

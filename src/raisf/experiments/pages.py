@@ -46,7 +46,7 @@ def write_page_of_all(out: Path, facts: dict[str, Any]) -> None:
     """One page of all experiments that were ever run into the folder, under the facts of the last one.
 
     What another was run with is told under its first table, as far as it differs. Those of another LM or other
-    questions come last, and the page's first sentence is of none of them.
+    questions come last, and the page's first sentence and figure are of none of them.
     """
     own, others = list[Section](), list[Section]()
     for name in (*EXPERIMENTS, "real"):
@@ -55,7 +55,7 @@ def write_page_of_all(out: Path, facts: dict[str, Any]) -> None:
             results = read_json(path)
             alike = all(results["facts"].get(fact) == facts.get(fact) for fact in OF_ANSWERS)
             (own if alike else others).extend(_sections(results, facts))
-    write_page(out / PAGE, "The papers' experiments", facts, [*own, *others], best_of(own))
+    write_page(out / PAGE, "The papers' experiments", facts, own, best_of(own), others=others)
 
 
 def _sections(results: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Section]:

@@ -24,6 +24,7 @@ def write_page(
     sections: Sequence[Section],
     headline: str = "",
     examples: Sequence[Example] = (),
+    others: Sequence[Section] = (),
 ) -> None:
     """Writes a page that needs nothing beside it: no network, no script, no file.
 
@@ -34,6 +35,7 @@ def write_page(
         sections: Its parts, in order; the first drawing of the first that has one is the main figure, on top.
         headline: The result in a sentence.
         examples: Questions with the trees of two programs.
+        others: Parts that come last, none of whose drawings is the main figure.
     """
     from jinja2 import Environment
 
@@ -44,7 +46,7 @@ def write_page(
     page = template.render(
         title=title,
         facts=facts,
-        sections=sections,
+        sections=[*sections, *others],
         headline=headline,
         examples=examples,
         main=main,
