@@ -11,6 +11,7 @@ import pytest
 import raisf
 from raisf import cli
 from raisf.experiments.demo_real import almanac
+from raisf.experiments.learning import lend
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import RealComparison, RealWorkspace, open_workspaces
 from raisf.experiments.real_rows import GIVEN, ROWS, RowChoice, about
@@ -18,7 +19,7 @@ from raisf.programs.program import Program
 from raisf.reports.markdown import MARK, write_markdown
 from raisf.reports.sections import Section
 from raisf.utils.errors import InputError, LMError, RaisfError
-from raisf.utils.files import read_json
+from raisf.utils.files import read_json, read_jsonl, write_jsonl
 from raisf.viewing.runs import find_runs
 
 data_sets = ("2wiki", "musique")
@@ -39,7 +40,7 @@ def data(tmp_path_factory):
 def artifact(tmp_path_factory):
     """A compiled program; its own LM, smaller than the answering one, stands for trained weights."""
     folder = tmp_path_factory.mktemp("artifacts") / "all"
-    program = raisf.RAISF(relevance_threshold=0.25)
+    program = raisf.RAISF(relevance_threshold=0.25, know_threshold=0.8, decomposition="chains", confidence="path")
     program.set_lm(raisf.connect("pocket-tiny"))
     raisf.save(program, folder)
     return folder
@@ -92,6 +93,33 @@ def test_half_a_line_of_a_row_that_nobody_asked_for_now_costs_no_other_row(data,
     assert _run(data / "musique", tmp_path, "--only", "rag", "--no-judges", "--json") == 0
     tables = json.loads(capsys.readouterr().out)["experiments"]["real"]
     assert [row["program"] for row in tables[0]["rows"]] == ["rag"]
+
+
+def test_rows_of_earlier_runs_stay_though_a_question_failed_and_though_the_next_run_is_stopped(
+    data, tmp_path, capsys, monkeypatch
+):
+    """Such a row was gone from the page, and so were all tables of the sets whose turn had not come."""
+    assert _run(data, tmp_path, "--only", "direct", "--no-judges") == 0
+    (records,) = (tmp_path / "real/2wiki/records").glob("direct-*.jsonl")
+    first, second = read_jsonl(records)
+    write_jsonl(records, [{**first, "error": "LMError: a hiccup"}, second])
+
+    answer = RealWorkspace.answer
+
+    def stopped(space, *args):
+        if space.data.name == "musique":
+            raise KeyboardInterrupt
+        return answer(space, *args)
+
+    monkeypatch.setattr(RealWorkspace, "answer", stopped)
+    assert _run(data, tmp_path, "--only", "rag", "--no-judges") == 130
+    before = read_json(tmp_path / "real/results.json")["sections"]
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert _run(data / "2wiki", tmp_path, "--only", "rag", "--no-judges", "--json") == 0
+    tables = json.loads(capsys.readouterr().out)["experiments"]["real"]
+    assert [row["program"] for row in tables[0]["rows"]] == ["direct", "rag"] and tables[1]["rows"][0]["errors"] == 1
+    assert before[0]["columns"] == ["program", "2wiki EM", "2wiki F1", "musique EM", "musique F1"]
 
 
 def test_a_row_that_cannot_be_run_costs_no_other_row_and_no_other_data_set(data, tmp_path, capsys, monkeypatch):
@@ -189,20 +217,14 @@ def test_trained_weights_go_to_whom_the_row_says(data, out, artifact):
 
     judges = {"know", "relevant", "decompose"}
     assert trained("weights-judges") == judges
-    assert (
-        trained("weights-all")
-        == trained("seed 1")
-        == trained("no-know")
-        == judges
-        | {
-            "answer_directly",
-            "answer_from",
-            "compose",
-        }
-    )
+    everyone = {*judges, "answer_directly", "answer_from", "compose"}
+    assert trained("weights-all") == trained("seed 1") == trained("no-know") == everyone
     assert trained("rag-reader") == {"answer_from"} and trained("rag") == trained("zero-shot") == set()
     opened = space.open(rows["no-know"])
     assert not opened.use_know and opened.relevance_threshold == 0.25 and opened.max_calls == 60
+    other = raisf.RAISF(know="confidence")
+    lend(other, space.open(rows["weights-all"]), ("know", "relevant"))
+    assert (other.know_threshold, other.relevance_threshold) == (0.5, 0.25), "another kind has another scale"
 
 
 @pytest.mark.slow
@@ -214,6 +236,7 @@ def test_another_judge_stands_in_the_trained_program_and_its_threshold_is_fitted
     assert space.answered(rows["know-confidence"]) is None and not (tmp_path / "real/musique/made/ra-isf").exists()
     program = space.open(rows["know-confidence"])
     assert program.self_knowledge == "confidence" and program.max_calls == 60
+    assert program.decomposition == "chains" and program.confidence == "path", "all else is that of weights-all"
     (made,) = (tmp_path / "real/musique/made").glob("ra-isf-*")
     assert read_json(made / "manifest.json")["compile"]["calibration"]["aim"] == "answer"
     lms = {name: predictor.lm.model for name, predictor in program.named_predictors()}

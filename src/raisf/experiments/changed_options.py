@@ -17,6 +17,12 @@ _FITTED = {
 }
 
 
+def fitted_to_others(kept: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, str]:
+    """By name, the numbers among a program's options that say nothing of what takes the place of some, and of which."""
+    changed = [choice for choice in _FITTED if choice in changes and changes[choice] != kept[choice]]
+    return {number: choice for choice in reversed(changed) for number in _FITTED[choice]}
+
+
 def with_changes(compiled: Any, changes: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """The options of a compiled program with the caller's in their place.
 
@@ -29,15 +35,12 @@ def with_changes(compiled: Any, changes: Mapping[str, Any], folder: str) -> dict
     """
     usual = defaults(PROGRAMS[compiled.system])
     kept = {**usual, **options(compiled)}
-    for choice, numbers in _FITTED.items():
-        if choice not in changes or changes[choice] == kept[choice]:
-            continue
-        for number in numbers:
-            if number not in changes and kept[number] != usual[number]:
-                logger.warning(
-                    "%s has %s %.3g for %s %s, which says nothing of %s: %s holds; give your own, or fit it "
-                    "(raisf compile --calibrate, --calibrate-confidence)",
-                    *(folder, number, kept[number], choice, kept[choice], changes[choice], usual[number]),
-                )
-            kept[number] = usual[number]
+    for number, choice in fitted_to_others(kept, changes).items():
+        if number not in changes and kept[number] != usual[number]:
+            logger.warning(
+                "%s has %s %.3g for %s %s, which says nothing of %s: %s holds; give your own, or fit it "
+                "(raisf compile --calibrate, --calibrate-confidence)",
+                *(folder, number, kept[number], choice, kept[choice], changes[choice], usual[number]),
+            )
+        kept[number] = usual[number]
     return {**kept, **changes}

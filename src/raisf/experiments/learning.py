@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 
 def lend(program: Any, lender: Any, names: Collection[str]) -> None:
-    """Give a program some predictors of another, with their thresholds and the form in which its reader is asked."""
+    """Give a program some predictors of another, with the form in which its reader is asked, and their thresholds.
+
+    A judge of another kind has probabilities of another scale, and keeps its own.
+    """
     from raisf.utils.learnt import learnt_by
 
     for name, predictor in lender.named_predictors():
         if name in names and hasattr(program, name):
             setattr(program, name, predictor)
-    decides = {f"{judge}_threshold": name for judge, name in PREDICTORS.items()}
+    kinds = [one.options() for one in (program, lender)]
+    alike = [judge for judge in PREDICTORS if kinds[0].get(judge) == kinds[1].get(judge)]
+    decides = {f"{judge}_threshold": PREDICTORS[judge] for judge in alike}
     # A reader that has learnt to answer at once has no sentence to quote first, and the other way round.
     for option, name in {**decides, "evidence": "answer_from"}.items():
         if name in names and hasattr(lender, option) and hasattr(program, option):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
+from raisf.experiments.changed_options import fitted_to_others
 from raisf.experiments.comparing import counted, judge_all, judged_path, left_out_lines, records_file
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
@@ -13,7 +14,8 @@ from raisf.experiments.real_rows import AGAINST, JUDGED_QUESTIONS, ROWS, SETS, R
 from raisf.experiments.remarks import seen_lines
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
-from raisf.optimize.manifest import MANIFEST
+from raisf.optimize.manifest import MANIFEST, read
+from raisf.programs.registry import PROGRAMS, defaults
 from raisf.reports.report import output_counts
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import sha256_file
@@ -37,6 +39,16 @@ class Lending(Learning):
             lender = self.artifact(Setting(setting.lender))
             more += [setting.lent, sha256_file(lender / MANIFEST) if lender else None]
         return more
+
+    def _compiled_with(self, setting: Setting) -> dict[str, Any]:
+        """A row that is another's program with other judges has all else as that one has it."""
+        fields = super()._compiled_with(setting)
+        lender = self.artifact(Setting(setting.lender)) if isinstance(setting, Row) and setting.then else None
+        if lender is None:
+            return fields
+        kept = defaults(PROGRAMS["ra-isf"]) | read(lender).options
+        others = fitted_to_others(kept, setting.options)
+        return {name: value for name, value in kept.items() if name not in others} | fields | dict(setting.options)
 
     def lend(self, program: Any, setting: Setting) -> Any:
         """The program with what its row borrows."""
@@ -72,12 +84,15 @@ class RealWorkspace(Workspace):
     def answered(self, row: Row) -> RecordsById | None:
         """The answers of an earlier run to all questions.
 
-        None where some are missing, or a row is not made yet, or cannot be opened: nobody has asked for it now.
+        None where some are missing or all failed, or a row is not made yet, or cannot be opened: nobody has asked for
+        it now.
         """
         from raisf.evaluation.examples import question_id
         from raisf.evaluation.records import read_records
         from raisf.evaluation.seen import seen_by
 
+        if not (self.out / "records").is_dir():  # to open a row may take an index that is not made yet
+            return None
         try:
             if row.learnt in LEARNT and row.learnt not in self.lending.given and not self._stands(Setting(row.learnt)):
                 return None
@@ -91,20 +106,19 @@ class RealWorkspace(Workspace):
         records = read_records(path, "mend or drop the line") if path.is_file() else ()
         found = {record["id"]: record for record in records}
         asked = {question_id(example) for example in self.test}
-        complete = asked <= found.keys() and not any(found[name]["error"] for name in asked)
-        if not complete:
+        if not asked <= found.keys() or all(found[name]["error"] for name in asked):
             return None
         self._files[repr(row)], self.seen[repr(row)] = path, seen_by(program, self.test)
         return found
 
-    def judged(self, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """By label and judge, the reports of the judges: of the wanted rows, and of those that were asked before."""
+    def judged(self, rows: Mapping[str, Row], only_before: bool) -> dict[str, dict[str, Any]]:
+        """By label and judge, the reports of the rows' judges; or only of those that were asked before."""
         folder, examples = self.out / "judges", self.test[:JUDGED_QUESTIONS]
         programs = {label: self.open(row) for label, row in rows.items() if row.judged}
         programs = {
             label: program
             for label, program in programs.items()
-            if label in wanted or judged_path(program, examples, folder).is_file()
+            if not only_before or judged_path(program, examples, folder).is_file()
         }
         return judge_all(programs, examples, folder, threads=self.threads)
 
@@ -141,30 +155,39 @@ class RealComparison:
         failed: list[RaisfError] = []
         rows = self.choice.rows()
         wanted = labels_in(self.choice.only, rows) or tuple(rows)
+        found = {name: self._before(name, rows, wanted) for name in self.workspaces}
         for name, workspace in self.workspaces.items():
-            before = {label: workspace.answered(row) for label, row in rows.items() if label not in wanted}
             for label in wanted:
                 try:
-                    before[label] = workspace.answer({label: rows[label]}, bars)[label]
+                    found[name][label] = workspace.answer({label: rows[label]}, bars)[label]
                 except RaisfError as error:
                     if workspace.lm_down:
                         raise
                     self.left_out[f"{name}: {label}"] = workspace.left_out.get(label, str(error))
                     failed.append(error)
                     continue
-                self._tell(name, {row: found for row in rows if (found := before.get(row))}, {})
+                self._tell(name, found[name], self._reports.get(name, {}))
                 yield self.sections
-            shown = {row: found for row in rows if (found := before.get(row))}
-            self._tell(name, shown, self._judged(name, {row: rows[row] for row in shown}, wanted))
+            judged = self._judged(name, {label: rows[label] for label in wanted if label in found[name]})
+            self._tell(name, found[name], {**self._reports.get(name, {}), **judged})
             if any(self._answers.values()):
                 yield self.sections
         if not any(self._answers.values()):
             raise failed[0]
 
-    def _judged(self, name: str, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _before(self, name: str, rows: Mapping[str, Row], wanted: Sequence[str]) -> dict[str, RecordsById]:
+        """A set's answers of earlier runs to rows that nobody asks for now; they are told before anything is asked."""
+        workspace = self.workspaces[name]
+        others = {label: row for label, row in rows.items() if label not in wanted}
+        found = {label: answers for label, row in others.items() if (answers := workspace.answered(row))}
+        if found:
+            self._tell(name, found, self._judged(name, {label: rows[label] for label in found}, only_before=True))
+        return found
+
+    def _judged(self, name: str, rows: Mapping[str, Row], only_before: bool = False) -> dict[str, dict[str, Any]]:
         """A set's judges alone; none where one cannot be asked, which costs no answers and no other set."""
         try:
-            return {} if self.choice.no_judges else self.workspaces[name].judged(rows, wanted)
+            return {} if self.choice.no_judges else self.workspaces[name].judged(rows, only_before)
         except RaisfError as error:
             if self.workspaces[name].lm_down:
                 raise
@@ -198,9 +221,10 @@ class RealComparison:
             [about(rows, alone=not self.choice.no_judges), *seen_lines(self._seen), *left_out_lines(self.left_out)]
         )
         measures = {name: workspace.measure for name, workspace in self.workspaces.items()}
+        told = [name for name in self.workspaces if name in self._answers]
         return [
-            overview(self._answers, text, measures),
-            *(section for of in self._sections.values() for section in of),
+            overview({name: self._answers[name] for name in told}, text, measures),
+            *(section for name in told for section in self._sections[name]),
         ]
 
     @property
@@ -217,7 +241,9 @@ class RealComparison:
         from raisf.reports.real import set_sections
 
         measure = self.workspaces[name].measure
-        answers = {label: counted(records, measure) for label, records in answers.items()}
+        rows = self.choice.rows()
+        answers = {label: counted(answers[label], measure) for label in rows if label in answers}
+        judged = {label: judged[label] for label in rows if label in judged}
         against = next((label for label in AGAINST if label in answers), None)
         self._reports[name] = judged
         self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against, measure)
