@@ -20,6 +20,7 @@ from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.seen import retrievers_of, warn_of_seen
+from raisf.lm.connect import refused
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
 
@@ -32,6 +33,8 @@ GRACE_SECONDS = 2.0
 
 class Patience:
     """Counts failures and gives up after ten in a row, also over several calls of `ask_all` with few questions each.
+
+    A prompt that an LM refuses is no reason: it is up, and who goes on asks all that it refused before, in a row.
 
     Attributes:
         failed: How many there were.
@@ -52,7 +55,7 @@ class Patience:
         """
         self.failed += outcome.error is not None
         self.error = outcome.error or self.error
-        self._in_a_row = 0 if outcome.error is None else self._in_a_row + 1
+        self._in_a_row = 0 if outcome.error is None or refused(outcome.error) else self._in_a_row + 1
         if outcome.error is not None and self._in_a_row >= MAX_FAILURES:
             raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
 

@@ -133,10 +133,11 @@ class Trial:
 
         ask = functools.partial(self._ask, self._student)
         rows = results(ask, self._valset, row, threads=self._threads, patience=self._patience, tell=advance)
-        # A call that failed once would tell against the thresholds that it happened to.
-        failed = [example for example, made in zip(self._valset, rows, strict=True) if made is None]
-        again = iter(results(ask, failed, row, threads=self._threads, patience=self._patience))
-        rows = [next(again) if made is None else made for made in rows]
+        # A call that failed once would tell against the thresholds that it happened to. Asked one by one, those that
+        # always fail are never ten in a row.
+        for place, made in enumerate(rows):
+            if made is None:
+                rows[place] = results(ask, [self._valset[place]], row, threads=1)[0]
         self.failed |= {id(example) for example, made in zip(self._valset, rows, strict=True) if made is None}
         self._found[thresholds] = Answers(*np.array([made or (0.0, 0.0, 0.0) for made in rows]).T)
         self.tried += 1
