@@ -9,7 +9,7 @@ import dspy
 from raisf.optimize.copying import copy_of
 from raisf.optimize.within import programs_within
 from raisf.programs.changing import given_forward
-from raisf.retrieval.passage import Passage, Retriever
+from raisf.retrieval.passage import Passage
 
 
 def remembering(program: dspy.Module) -> Any:
@@ -29,10 +29,15 @@ def remembering(program: dspy.Module) -> Any:
 class _Remembering:
     """A `raisf.retrieval.passage.Retriever` that searches for each query once."""
 
-    def __init__(self, retriever: Retriever):
+    def __init__(self, retriever: Any):
         self.path, self.corpus_hash = retriever.path, retriever.corpus_hash
         self._retriever = retriever
         self._found: dict[tuple[str, int], list[Passage]] = {}
+
+    @property
+    def passages(self) -> Any:
+        """The retriever's own, where it tells them: whether gold is among them is looked up (`evaluation.gold`)."""
+        return self._retriever.passages
 
     def __call__(self, query: str, k: int) -> list[Passage]:
         if (query, k) not in self._found:

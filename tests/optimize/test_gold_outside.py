@@ -12,10 +12,13 @@ from raisf.evaluation.runner import evaluate
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import relevance_examples
+from raisf.optimize.remembering import remembering
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
+from tests.optimize.test_calibrate import calibrated, scoring
+from tests.shelf import Shelf
 
 
 @pytest.fixture
@@ -61,7 +64,20 @@ def test_its_passages_are_not_taught(index: Any, tmp_path: Path, caplog: pytest.
     assert not relevance_examples(OF_ELSEWHERE, index, 3)
 
 
+def test_no_threshold_is_fitted_on_them(index: Any) -> None:
+    """What is tried again and again searches a copy that remembers, and that did not tell what it holds."""
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"verdict": "relevant", "probability": "0.8"} if "passage" in fields else {"answer": "Elm"}
+
+    program = RAISF(index, k=3, use_know=False, use_decomposition=False)
+    program.set_lm(scoring(answer))
+    _, report = calibrated(program, valset=[*OF_HERE, *OF_ELSEWHERE])
+    assert report["judges"]["relevance"]["before"]["scores"]["accuracy"]["n"] == 9
+
+
 def test_who_cannot_tell_is_not_asked(index: Any) -> None:
     wanted = [("Who?", ["doc-7"], True)]
     assert outside(index, wanted) == wanted and outside(index.where("id = 'p0'"), wanted) == wanted
-    assert not outside(lambda query, k: [], wanted)
+    for bare in (lambda query, k: [], remembering(RAISF(Shelf(lambda query: []))).retriever):
+        assert not outside(bare, wanted) and not hasattr(bare, "passages")
