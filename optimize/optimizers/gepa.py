@@ -143,9 +143,12 @@ class _Adapter:
         steps = [run["steps"] for run in runs]
         return EvaluationBatch([None] * len(batch), [run["score"] for run in runs], trajectories=steps)
 
-    def blamed(self, state: Any, steps: list[list[dict[str, Any]]], *_: Any) -> list[str]:
-        """The predictor to rewrite: of those that were wrong, the one rewritten least, then the one wrong most."""
-        wrong = Counter(step["component"] for run in steps for step in run if step["wrong"])
+    def blamed(
+        self, state: Any, steps: list[list[dict[str, Any]]], scores: Any, number: Any, candidate: dict[str, str]
+    ) -> list[str]:
+        """The predictor to rewrite: of the candidate's that were wrong the one rewritten least, then wrong most."""
+        names = (step["component"] for run in steps for step in run if step["wrong"])
+        wrong = Counter(name for name in names if name in candidate)
         if not wrong:
             return []
         name = min(wrong, key=lambda name: (self._blamed[name], -wrong[name], name))

@@ -237,6 +237,18 @@ def test_two_predictors_of_one_signature_are_told_apart() -> None:
     assert set(asked) == {"first", "second"} and max(asked.values()) - min(asked.values()) <= 1
 
 
+def test_a_judge_that_reads_no_instructions_is_never_the_one_to_rewrite() -> None:
+    """It was the one wrong most, there was nothing to rewrite, and the reflection LM was said to write rubbish."""
+    writer = ScriptedLM(lambda fields: {"new_instruction": "Do better."})
+    program = RAISF(use_relevance=False, use_decomposition=False)
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "wrong"}))
+    program.know.lm = connect("pocket-tiny")
+    of = [dspy.Example(question=f"item {n} ?", answer="a", known=n % 2 == 0).with_inputs("question") for n in range(9)]
+    parts = {"trainset": of[:6], "valset": of[6:], "reflection_lm": writer}
+    report = compile(program, **parts, strategy="gepa", labels="gold", trials=12, progress=False).compile_report
+    assert report["instructions"] == {} and not writer.calls
+
+
 # After a kill
 
 
