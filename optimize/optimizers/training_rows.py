@@ -273,13 +273,16 @@ def _add_answerers(
     predictors, owner_of = dict(task.student.named_predictors()), owners(task.student)
     if not (examples := answered(examples)):
         return
+    asked = {example.question for example in examples}
     knowing = {id(owner_of[name]): gold.of.get(name) for name in gold.judge if gold.judge[name] == "know"}
     for name in chosen:
         owner = owner_of[name]
         if name in gold.of or not isinstance(owner, Program) or role_of(predictors[name]) not in ANSWERERS:
             continue
         verdicts = knowing.get(id(owner))
-        if verdicts is None and role_of(predictors[name]) is DirectAnswer and judges_by_drafts(owner):
+        # Nobody has said it of these: drafts judge, or the rows given are about questions of the other split.
+        unsaid = judges_by_drafts(owner) if verdicts is None else asked.isdisjoint(row.question for row in verdicts)
+        if role_of(predictors[name]) is DirectAnswer and unsaid:
             verdicts = know_examples(
                 examples,
                 answerer=predictors[name],

@@ -11,12 +11,17 @@ from raisf.data.schemas import question_row
 from raisf.lm.finetune.trainable import trainable
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
+from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows, recall_rows
+from raisf.optimize.optimizers.base import Compilation
+from raisf.optimize.optimizers.finetune import FinetuneJudges
+from raisf.optimize.optimizers.training_rows import Source
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from raisf.utils.journal import Journal
 from tests.shelf import Shelf
 
 PASSAGES = [
@@ -105,6 +110,22 @@ def test_recall_is_learnt_of_what_the_lm_knows_alone() -> None:
     rows = recall_rows(many(), [many()[3].question])
     assert [(row.question, row.answer) for row in rows] == [("Where was Ada Hill born (3)?", "Elmton")]
     assert len(recall_rows(many(), None)) == 60
+
+
+def test_what_is_known_of_validation_questions_is_asked_where_the_rows_given_are_of_others(tmp_path: Path) -> None:
+    """Recall was validated on the student's own right runs, since no row that was held out is of such a question."""
+    program = RAISF(SHELF, k=2)
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "Elmton" if "(1" in fields["question"] else "Oakham"}))
+    train, dev = many()[:20], [*many()[20:], question(question="Where was Ada Hill born (1,000)?")]
+    given = {"know": [dspy.Example(question=train[n].question, verdict="know" if n else "unknown") for n in range(9)]}
+    task = Compilation(program, train, dev, None, Journal(tmp_path / "journal.jsonl"), lambda: 0)
+    options = FinetuneJudges(predictors="answer_directly", progress=False)
+    learnt, held = (
+        Source.of(task, part, ["answer_directly"], split, 99, options, given)
+        for part, split in ((train, "train"), (dev, "validation"))
+    )
+    assert [row.question for row in learnt.rows_of("answer_directly")] == [one.question for one in train[1:9]]
+    assert [row.question for row in held.rows_of("answer_directly")] == [dev[-1].question] and held.runs is None
 
 
 def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -> None:
