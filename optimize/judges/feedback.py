@@ -9,8 +9,8 @@ import dspy
 from raisf.evaluation.decomposition import same_decomposition
 from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.metrics import exact_match
-from raisf.optimize.demonstrations import Rows
-from raisf.optimize.judges.judge_data import steps
+from raisf.optimize.demonstrations import Rows, answered
+from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.optimize.judges.predictor_roles import decomposes_first, role_of
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
@@ -51,22 +51,15 @@ class Feedback:
     ):
         self._score = score
         self._ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
-        self._answers: dict[str, Sequence[str]] = {}
-        self._scoring: dict[str, str | None] = {}
+        self._steps: dict[str, Step] = {}
         self._parts: dict[str, list[str]] = {}
-        self._simple: set[str] = set()
         self._known: dict[str, str] = {}
         self._relevant: dict[str, dict[str, str]] = {}
         if not self._ours:
             return
-        for example in (one for one in examples if "question" in one):
-            if len(example.get("sub_questions") or []) > 1:
-                self._parts[example.question] = list(example.sub_questions)
-            elif example.get("hops") == 1:
-                self._simple.add(example.question)
-            for step in steps(example):
-                self._answers.setdefault(step.question, step.answers)
-                self._scoring.setdefault(step.question, step.scoring)
+        self._steps = _steps(examples)
+        for example in examples:
+            self._parts |= _parts(example)
         for name, predictor in program.named_predictors():
             for row in rows.of.get(name, []):
                 if role_of(predictor) in (SelfKnowledge, AnswerTruth):
@@ -89,12 +82,13 @@ class Feedback:
         score: float,
     ) -> Remark:
         """The remark on a step: what its predictor was given and gave, in a run that ended with that score."""
-        found = self._own(role_of(predictor), self._ours[name], inputs, outputs) if name in self._ours else None
+        found = None
+        if name in self._ours:
+            found = self._own(role_of(predictor), self._ours[name], inputs, outputs, example)
         return found or Remark(self._whole(example, prediction, score), None)
 
-    def _own(self, role: Any, owner: Any, inputs: dict[str, Any], outputs: Any) -> Remark | None:
+    def _own(self, role: Any, owner: Any, inputs: dict[str, Any], outputs: Any, example: dspy.Example) -> Remark | None:
         question = inputs.get("question", "")
-        gold = self._answers.get(question)
         if role in (SelfKnowledge, AnswerTruth):
             return self._on_verdict(question, outputs.get("verdict"), self._known.get(question))
         if role is PassageRelevance:
@@ -103,9 +97,12 @@ class Feedback:
         if role is ListwiseRelevance:
             return self._on_list(question, inputs["passages"], outputs.get("relevant_ids") or [])
         if role is Decomposition:
-            return self._on_parts(question, outputs.get("sub_questions") or [], decomposes_first(owner))
-        if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and gold is not None:
-            return self._on_answer(role, inputs, answer_text(outputs.get("answer"), gold), gold)
+            gold = _parts(example).get(question, self._parts.get(question))
+            return self._on_parts(question, outputs.get("sub_questions") or [], decomposes_first(owner), gold)
+        # Equal words may be asked about different things: a run is held to what its own question says.
+        step = _steps([example]).get(question) or self._steps.get(question)
+        if role in (DirectAnswer, GroundedAnswer, PassageAnswer, ComposedAnswer) and step is not None:
+            return self._on_answer(role, inputs, answer_text(outputs.get("answer"), step.answers), step)
         return None
 
     def _on_verdict(self, question: str, said: Any, gold: str | None) -> Remark | None:
@@ -115,9 +112,12 @@ class Feedback:
             return Remark(f"Right: judged {said}.", True)
         return Remark(f"Wrong: judged {said}, but {self._reason(question, gold)}.", False)
 
+    def _answers(self, question: str) -> str:
+        return _quoted(self._steps[question].answers if question in self._steps else ())
+
     def _reason(self, question: str, gold: str) -> str:
         """Why gold's verdict is right."""
-        answers = _quoted(self._answers.get(question, ()))
+        answers = self._answers(question)
         if gold == "know":
             return f"answering from memory gives the right answer, {answers}"
         if gold == "unknown":
@@ -138,27 +138,26 @@ class Feedback:
         right = set(gold) == set(listed)
         return Remark(f"{'Right' if right else 'Wrong'}: listed {list(listed)}; gold is {gold}.", right)
 
-    def _on_parts(self, question: str, listed: Sequence[str], first: bool) -> Remark | None:
-        if question in self._simple:
-            answers = _quoted(self._answers.get(question, ()))
+    def _on_parts(self, question: str, listed: Sequence[str], first: bool, gold: Sequence[str] | None) -> Remark | None:
+        if gold is None:
+            return None
+        if not gold:
+            answers = self._answers(question)
             if first and len(listed) > 1:  # it was asked before any judge
                 return Remark(f"Wrong: this is a simple question, {answers}: list it alone, as it stands.", False)
             return Remark(f"A simple question, {answers}: an earlier judge erred when it let it come here.", None)
-        gold = self._parts.get(question)
-        if gold is None:
-            return None
         right = same_decomposition([str(part) for part in listed], gold) == 1.0
         return Remark("Right." if right else f"Wrong: the gold sub-questions are {_quoted(gold, ', then ')}.", right)
 
-    def _on_answer(self, role: Any, inputs: dict[str, Any], answer: str, gold: Sequence[str]) -> Remark:
-        if self._score(answer, gold, self._scoring.get(inputs["question"])) == 1.0:
+    def _on_answer(self, role: Any, inputs: dict[str, Any], answer: str, step: Step) -> Remark:
+        if self._score(answer, step.answers, step.scoring) == 1.0:
             return Remark("Right.", True)
-        wrong = f"Wrong: answered {answer!r}, right is {_quoted(gold)}."
+        wrong = f"Wrong: answered {answer!r}, right is {_quoted(step.answers)}."
         if role is DirectAnswer:
             return Remark(f"{wrong} A question whose answer is not known had better be judged unknown before.", False)
         if role is ComposedAnswer:
             facts = " ".join(map(str, inputs["facts"]))
-            held = any(str(one).casefold() in facts.casefold() for one in gold)
+            held = any(str(one).casefold() in facts.casefold() for one in step.answers)
             return Remark(f"{wrong} {'The facts hold it.' if held else 'The facts do not name it.'}", False)
         judged = self._relevant.get(inputs["question"], {})
         among = [passage for passage in inputs["passages"] if judged.get(passage) == "relevant"]
@@ -179,6 +178,18 @@ class Feedback:
         if score >= 1:
             return f"{said}, which is right."
         return f"{said}; right is {_quoted(gold)}. Gold says nothing about this step itself."
+
+
+def _steps(examples: Sequence[dspy.Example]) -> dict[str, Step]:
+    """What these ask, by its words, as far as gold answers it."""
+    return steps_asked(found) if (found := answered(examples)) else {}
+
+
+def _parts(example: dspy.Example) -> dict[str, list[str]]:
+    """The question with its parts, none where it is known to be simple; empty where gold says nothing of that."""
+    parts = list(example.get("sub_questions") or [])
+    told = "question" in example and (len(parts) > 1 or example.get("hops") == 1)
+    return {example.question: parts if len(parts) > 1 else []} if told else {}
 
 
 def _quoted(texts: Sequence[str], between: str = " or ") -> str:

@@ -1,5 +1,7 @@
 """If these failed, an LM that rewrites instructions would be told something that gold does not say."""
 
+from typing import Any
+
 import dspy
 import pytest
 
@@ -104,6 +106,34 @@ def test_a_simple_question_that_is_split_before_any_judge_is_the_decomposers_own
         said, asked = dspy.Prediction(sub_questions=listed), {"question": "Who is Cy?"}
         remark = feedback_on(program).on("decompose", program.decompose, asked, said, WHOLE, END, 0.0)
         assert remark.right is right and told in remark.text
+
+
+def test_a_run_is_held_to_what_its_own_question_says_where_others_have_the_same_words(program: RAISF) -> None:
+    """Right answers were called wrong: those of the first question were asked for, and the parts of the last."""
+    words, of_which = "Who is the author of Legacy?", ["Who is the author of #1?", "Which Legacy is the newest?"]
+    books = [
+        dspy.Example(question=words, answer="Ada", sub_questions=of_which),
+        dspy.Example(question=words, answer="Bob", sub_questions=of_which[::-1]),
+        dspy.Example(question=words, answer="Cy", hops=1),
+        dspy.Example(
+            question="Where is that author born?",
+            answer="Ulm",
+            sub_questions=[words, "Where?"],
+            sub_answers=["Di", "Ulm"],
+        ),
+    ]
+    feedback = Feedback(program, books, Rows())
+
+    def right(name: str, example: dspy.Example, **gave: Any) -> bool | None:
+        predictor = dict(program.named_predictors())[name]
+        return feedback.on(name, predictor, {"question": words}, dspy.Prediction(**gave), example, END, 1.0).right
+
+    answers = ["Ada", "Bob", "Cy", "Di"]
+    held = [[right("answer_directly", book, answer=answer) for answer in answers] for book in books]
+    assert held == [[answer == own for answer in answers] for own in answers]
+    parted = [right("decompose", book, sub_questions=list(book.sub_questions)) for book in books[:2]]
+    assert parted == [True, True] and right("decompose", books[2], sub_questions=of_which) is None
+    assert all(right("answer_directly", WHOLE, answer=answer) for answer in answers), "asked by a run of others"
 
 
 def test_of_another_program_only_the_end_is_told() -> None:
