@@ -20,7 +20,7 @@ import dspy
 from raisf.evaluation.local_lms import lms_of, load_weights
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.runner import Patience, ask_here, asked_by
-from raisf.lm.connect import refused
+from raisf.lm.connect import too_long
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError
@@ -53,19 +53,18 @@ class Failure:
     of_lm: bool
     exit_code: int
     too_long: bool
-    refused: bool
 
     @classmethod
     def of(cls, error: Exception) -> "Failure":
         """The part of an error that travels."""
-        code, too_long = getattr(error, "exit_code", 1), getattr(error, "too_long", False)
-        return cls(type(error).__name__, str(error), isinstance(error, LMError), code, too_long, refused(error))
+        code = getattr(error, "exit_code", 1)
+        return cls(type(error).__name__, str(error), isinstance(error, LMError), code, too_long(error))
 
     def error(self) -> RaisfError:
         """An error with the name, text and exit code of the original."""
         kind: Any = type(self.name, (LMError if self.of_lm else RaisfError,), {})
         error = kind(self.text)
-        error.exit_code, error.too_long, error.refused = self.exit_code, self.too_long, self.refused
+        error.exit_code, error.too_long = self.exit_code, self.too_long
         return error
 
 

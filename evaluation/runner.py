@@ -20,7 +20,7 @@ from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.seen import retrievers_of, warn_of_seen
-from raisf.lm.connect import refused
+from raisf.lm.connect import too_long
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
 
@@ -34,7 +34,7 @@ GRACE_SECONDS = 2.0
 class Patience:
     """Counts failures and gives up after ten in a row, also over several calls of `ask_all` with few questions each.
 
-    A prompt that an LM refuses is no reason: it is up, and who goes on asks all that it refused before, in a row.
+    Prompts that an LM cannot read whole are no reason: it is up, and who goes on asks all such again, in a row.
 
     Attributes:
         failed: How many there were.
@@ -55,7 +55,7 @@ class Patience:
         """
         self.failed += outcome.error is not None
         self.error = outcome.error or self.error
-        self._in_a_row = 0 if outcome.error is None or refused(outcome.error) else self._in_a_row + 1
+        self._in_a_row = 0 if outcome.error is None or too_long(outcome.error) else self._in_a_row + 1
         if outcome.error is not None and self._in_a_row >= MAX_FAILURES:
             raise given_up(f"{MAX_FAILURES} questions in a row", outcome.error)
 
@@ -314,7 +314,7 @@ def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:
     told = kind(text)
     told.exit_code = getattr(error, "exit_code", told.exit_code)
     if isinstance(told, LMError):
-        told.too_long = getattr(error, "too_long", False)
+        told.too_long = too_long(error)
     return told
 
 

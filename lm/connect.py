@@ -22,7 +22,6 @@ from dspy.utils.exceptions import (
     LMTimeoutError,
     LMTransportError,
     LMUnexpectedError,
-    LMUnsupportedModelError,
     is_retryable_lm_error,
 )
 from dspy.utils.exceptions import LMError as DspyLMError
@@ -246,7 +245,7 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
 def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     """The project's error for a failed call: an LMError that says what happened and what to do, without any secret.
 
-    Its `transient` says whether the same call may succeed later, its `too_long` and `refused` whose fault it was.
+    Its `transient` says whether the same call may succeed later, its `too_long` whether it was the prompt's fault.
 
     Errors that are no LM's failure (the project's own, and programming errors) come back as they are; a text that is
     none, a passage's or the question's, is an InputError.
@@ -273,18 +272,15 @@ def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
     explained.brief = "" if isinstance(lm, LocalLM) else told("...")
     garbage = type(error) is LMProviderError and (error.status or 200) < 300
     explained.transient = garbage or is_retryable_lm_error(error)
-    explained.too_long = isinstance(error, ContextWindowExceededError)
-    explained.refused = refused(error)
+    explained.too_long = too_long(error)
     if isinstance(error, LMNotConfiguredError | ContextWindowExceededError):
         explained.exit_code = InputError.exit_code  # nothing outside has failed: the same command never works
     return explained
 
 
-def refused(error: Exception) -> bool:
-    """Whether an LM would not take this very prompt, so that it may well answer another; see `LMError.refused`."""
-    if isinstance(error, LMInvalidRequestError) and not isinstance(error, LMUnsupportedModelError):
-        return isinstance(error, ContextWindowExceededError) or error.status in (400, 413, 422)
-    return getattr(error, "refused", False)
+def too_long(error: Exception) -> bool:
+    """Whether a call failed because its prompt was more than the LM can read; see `LMError.too_long`."""
+    return isinstance(error, ContextWindowExceededError) or getattr(error, "too_long", False)
 
 
 def _named(lm: dspy.BaseLM) -> str:

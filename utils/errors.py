@@ -38,8 +38,6 @@ class LMError(RaisfError):
     """Whether the same call may succeed later."""
     too_long = False
     """Whether the prompt was more than it can read, so that it may well answer another."""
-    refused = False
-    """Whether it was up, and would not take this very prompt: too long, or not to its rules."""
 
 
 class SearchError(RaisfError):
