@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+from raisf.optimize.adapters import trained_folder
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know, knowledge_judge
 from raisf.utils.errors import InputError
@@ -32,6 +33,5 @@ def turn(program: RAISF, kind: Know) -> None:
     if (kind == "truth") != (program.self_knowledge == "truth"):
         lms: list[Any] = [program.answer_directly.lm, *(one.lm for _, one in program.named_predictors())]
         vars(program)["know"] = knowledge_judge(kind)  # it is asked for something else than the one before
-        bases = (lm for lm in lms if getattr(lm, "lora", None) is None and getattr(lm, "probe", None) is None)
-        program.know.lm = next(bases, lms[0])
+        program.know.lm = next((lm for lm in lms if trained_folder(lm) is None), lms[0])
     vars(program)["self_knowledge"] = kind

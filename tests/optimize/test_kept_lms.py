@@ -11,12 +11,16 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaForCausalLM
 
 import raisf
+from raisf.experiments.opening import open_program
 from raisf.lm.chat import ChatAdapter
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import TRAINING
+from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
+from raisf.utils.files import read_json, write_json
+from tests.lm.test_probes import made
 
 
 def kept(lm: Any, folder: Path) -> Any:
@@ -167,3 +171,25 @@ def test_weights_whose_lm_cannot_be_kept_are_told_and_asked_for(
     base.adapter = MyChat()
     loaded: Any = raisf.load(tmp_path / "a", lm=base)
     assert loaded.answer_directly.lm.lora is not None and loaded.answer_directly.lm.adapter is base.adapter
+
+
+@pytest.mark.parametrize("kind", ["probe", "whole"])
+def test_a_judge_that_is_new_is_asked_of_the_base_whatever_kind_of_weights_the_others_have(
+    kind: str, llama: Path, tmp_path: Path
+) -> None:
+    """The probe of what is known was asked whether passages suffice, and a model trained to judge, about drafts."""
+    base = LocalLM(f"local/{llama}")
+    if kind == "probe":
+        trained = base.with_weights(made(tmp_path / "probe", base))
+    else:
+        whole = shutil.copytree(llama, tmp_path / "whole")
+        write_json(whole / TRAINING, {"base": base.base, "identity": "x"})
+        trained = LocalLM(f"local/{whole}")
+    program: Any = raisf.RAISF()
+    program.set_lm(base)
+    program.know.lm = program.answer_directly.lm = trained
+    raisf.save(program, tmp_path / "a")
+    opened = open_program(str(tmp_path / "a"), sufficiency=True)
+    assert opened.sufficient.lm.model == base.model != opened.know.lm.model
+    turn(opened, "truth")
+    assert opened.know.lm.model == base.model

@@ -260,6 +260,7 @@ def without_cache(program: Any) -> Any:
 
 
 def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str, Any]) -> Any:
+    from raisf.optimize.adapters import trained_folder
     from raisf.optimize.artifact import load
     from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import build
@@ -291,7 +292,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
     lms = [predictor.lm for _, predictor in compiled.named_predictors() if predictor.lm is not None]
     for _, predictor in program.named_predictors():
         if predictor.lm is None and lms:  # a judge that was not compiled is asked of the base
-            predictor.lm = next((lm for lm in lms if getattr(lm, "lora", None) is None), lms[0])
+            predictor.lm = next((lm for lm in lms if trained_folder(lm) is None), lms[0])
     return program
 
 
