@@ -11,7 +11,7 @@ from raisf.evaluation.examples import gold_answers
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.answer_data import recall_rows
 from raisf.optimize.judges.drafts import with_drafts
-from raisf.optimize.judges.judge_data import decomposition_examples, passage_examples
+from raisf.optimize.judges.judge_data import decomposition_examples, passage_examples, steps_asked
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, decomposes_first, reasoned_role, role_of
 from raisf.optimize.judges.weighed import balanced
@@ -80,7 +80,7 @@ def collect_rows(
     Args:
         program: With its LMs and its retriever; or a module that contains such a program.
         trainset: Questions with gold; see `raisf.optimize.judges.judge_data`.
-        labels: See `know_labels`.
+        labels: See `know_labels`. A judge of drafts learns by gold answers whether they are true.
         threads: Questions asked at a time.
         strict: Raise where a judge's verdicts cannot be had, unless `taught` speaks of others alone; else say so in
             `missing`.
@@ -218,7 +218,7 @@ def _knowledge(
         labelled = know_labels(trainset, answerer=answerer, labels=labels, threads=threads, journal=journal).checked()
         found, told = labelled.rows, labelled.told()
     if role is AnswerTruth and answerer is not None:
-        found = with_drafts(found, answerer, threads, journal)
+        found = with_drafts(found, answerer, threads, journal, None if given else steps_asked(trainset))
     return found, told
 
 

@@ -13,7 +13,7 @@ import dspy
 
 from raisf.evaluation.examples import check_answered, check_trainset, gold_answers, is_gap
 from raisf.evaluation.gold import Wanted, warn_of_outside
-from raisf.evaluation.metrics import NORMALISERS
+from raisf.evaluation.metrics import NORMALISERS, accuracy
 from raisf.programs.questions import filled, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
@@ -52,6 +52,10 @@ class Step:
     decomposed: bool = False
     known: bool | None = None
     scoring: str | None = None
+
+    def accepts(self, answer: str) -> bool:
+        """Whether an answer is right, one of yes or no by accuracy."""
+        return accuracy(answer, self.answers, self.scoring) == 1.0
 
     def all_among(self, passages: Sequence[Passage]) -> bool:
         """Whether these are passages of all its gold, and of nothing else."""

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import dspy
 
 from raisf.evaluation.identity import describe, digest
-from raisf.evaluation.metrics import accuracy
 from raisf.evaluation.readability import REMEDY
 from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.judges.judge_data import Step, steps_asked
@@ -117,13 +116,9 @@ def know_labels(
     verdicts = {q: step.known for q, step in asked.items() if labels == "gold" and step.known is not None}
     total = len(asked) - len(verdicts)
 
-    def right(example: dspy.Example, answer: str) -> bool:
-        step = asked[example.question]
-        return accuracy(answer, step.answers, step.scoring) == 1.0
-
     program, waiting = from_memory(answerer), [dspy.Example(question=q) for q in asked if q not in verdicts]
     kind = f"known by {digest(describe(program))}"  # a module's other programs have LMs of their own
-    scored = scores(program, waiting, right, kind, threads, journal)
+    scored = scores(program, waiting, lambda one, answer: asked[one.question].accepts(answer), kind, threads, journal)
     verdicts |= scored.of
     rows = [
         dspy.Example(question=q, verdict="know" if verdicts[q] else "unknown").with_inputs("question")

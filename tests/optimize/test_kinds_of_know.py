@@ -89,6 +89,18 @@ def test_the_judge_of_drafts_learns_from_the_lm_s_own_drafts(world: Any, oracle:
         collect_rows(silent, world.train, labels="gold", threads=4, strict=True)
 
 
+@pytest.mark.parametrize("labels", ["model", "gold"])
+def test_the_judge_of_drafts_learns_whether_this_draft_is_true_whatever_gold_says_is_known(labels: Any) -> None:
+    """A false draft of a known fact was shown as true, and a true one of an unknown fact as false."""
+    program = RAISF(know="truth", use_relevance=False)
+    program.set_lm(ScriptedLM(lambda fields: {"answer": f"a{max(int(fields['question'].split()[1]), 4)}"}))
+    train = [
+        dspy.Example(question=f"item {n} ?", answer=f"a{n}", known=n % 2 == 0).with_inputs("question") for n in range(8)
+    ]
+    rows = collect_rows(program, train, labels=labels, threads=1, strict=True).of["know"]
+    assert [row.verdict for row in rows] == ["unknown"] * 4 + ["know"] * 4
+
+
 def test_no_lm_labels_and_nobody_searches_for_predictors_that_do_not_learn(world: Any, oracle: Any) -> None:
     program, asked = of_kind("verbal", world, oracle()), list[str]()
     program.set_lm(ScriptedLM(lambda fields: asked.append(fields["question"]) or {"answer": "a guess"}))
