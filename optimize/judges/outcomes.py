@@ -275,7 +275,9 @@ class _Tries:
         if place == len(subs) or len(self._ends) >= TRIES:
             return above
         ways = self._ways(subs[place].question, above)
-        answers = [self.end(way).trace.root.sub_questions[place].answer for way in ways]
+        # A verdict on words that stand below an earlier part, too, may end a stepwise decomposition before this one.
+        parts = [self.end(way).trace.root.sub_questions[place:] for way in ways]
+        answers = [left[0].answer if left else UNKNOWN for left in parts]
         followed: dict[str, Forced] = {}
         for way, answer in zip(ways, answers, strict=True):
             if answer != UNKNOWN and answer not in followed and len(followed) < WIDTH:

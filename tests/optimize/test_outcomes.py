@@ -121,6 +121,21 @@ def test_sub_questions_are_judged_by_the_final_answer(student: RAISF, tmp_path: 
     assert {row.origin for rows in found.of.values() for row in rows} == {"What of hard?"}
 
 
+def test_a_way_that_ends_a_stepwise_decomposition_before_the_part_tried_has_no_answer_of_it(tmp_path: Path) -> None:
+    """A verdict on words that stand below an earlier part, too, changed that one's answer: the question was lost."""
+
+    def judged(fields: dict[str, Any]) -> dict[str, Any]:
+        asked, facts = fields["question"], str(fields.get("facts", ""))
+        read = "E" if "= D" in facts else "C" if facts else "unknown"
+        below = {"What of hard?": "film?" if ": C" in facts else "sequel?", "sequel?": "film?"}  # none is asked twice
+        found = {"What of hard?": "out of parts", "film?": "D", "sequel?": read}
+        return {"verdict": "unknown", "answer": found[asked], "follow_up": below.get(asked, "none")}
+
+    program = RAISF(use_relevance=False, decomposition="stepwise")
+    program.set_lm(ScriptedLM(judged))
+    assert tried(program, tmp_path, "hard").of["know"]
+
+
 def test_the_student_stays_as_it_is_and_equal_calls_are_made_once(student: RAISF, tmp_path: Path) -> None:
     tried(student, tmp_path, "known", "read", "hard")
     calls = [json.dumps(call) for call in student.know.lm.calls if len(call) > 1]  # else three predictors ask alike
