@@ -1,6 +1,7 @@
 """A program that is asked the same question again, a little otherwise each time, and makes equal calls once."""
 
 import functools
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,14 +54,19 @@ class _Remembering:
 
 
 def remember(predictor: Any) -> None:
-    """Let the predictor make equal calls of an LM once: another try meets the same judgements again."""
+    """Let the predictor make equal calls of an LM once: another try meets the same judgements again.
+
+    Those that come while one is under way wait for it, and if it fails one of them is made.
+    """
     made: dict[tuple[Any, type, str], Any] = {}
+    locks: dict[tuple[Any, type, str], threading.Lock] = {}
     forward = given_forward(predictor) or functools.partial(type(predictor).forward, predictor)
 
     def remembered(**inputs: Any) -> Any:
         key = predictor.lm or dspy.settings.lm, type(dspy.settings.adapter), repr(sorted(inputs.items()))
-        if key not in made:
-            made[key] = forward(**inputs)
-        return made[key]
+        with locks.setdefault(key, threading.Lock()):
+            if key not in made:
+                made[key] = forward(**inputs)
+            return made[key]
 
     predictor.forward = remembered

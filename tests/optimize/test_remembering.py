@@ -1,6 +1,8 @@
 """What is asked again and again while thresholds are tried costs one call."""
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dspy
@@ -44,3 +46,22 @@ def test_a_second_format_is_asked_for_what_the_first_gave_no_sense() -> None:
     predictor.lm = lm
     remember(predictor)
     assert len(Run(None, None, None).ask(predictor, question="Where?").sub_questions) == 2 == len(lm.calls)
+
+
+def test_equal_calls_that_come_together_are_one() -> None:
+    """Each was made, and of an LM that samples the last took the place of what the others had been given."""
+    together = threading.Event()
+
+    def script(fields: dict) -> Any:
+        if len(lm.calls) > 1:
+            together.set()
+        together.wait(0.2)
+        return {"sub_questions": ["Where was Ada born?"]}
+
+    lm = ScriptedLM(script)
+    predictor = dspy.Predict(Decomposition)
+    predictor.lm = lm
+    remember(predictor)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: Run(None, None, None).ask(predictor, question="Where?"), range(2)))
+    assert found[0] is found[1] and len(lm.calls) == 1
