@@ -47,9 +47,10 @@ class Traced:
         return self.runs - self.failed - self.wrong
 
     def add(self, later: "Traced") -> None:
-        """Adds what came of more runs."""
+        """Adds what came of more runs, of equal steps the first."""
         for name, steps in later.of.items():
-            self.of.setdefault(name, []).extend(steps)
+            own = self.of.setdefault(name, [])
+            own.extend(step for step in steps if step not in own)
         self.asked |= later.asked
         self.runs += later.runs
         self.failed += later.failed

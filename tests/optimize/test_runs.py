@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import cloudpickle
@@ -13,6 +14,9 @@ import pytest
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.cluster import answer
+from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.bootstrapping import bootstrap_demos
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.runs import results, with_steps
 from raisf.optimize.traces import traced_rows
 from raisf.utils.errors import RaisfError
@@ -54,6 +58,28 @@ def test_runs_on_a_cluster_teach_what_they_teach_here() -> None:
         there = traced_rows(program, ASKED, lambda *_: 1.0, threads=8, progress=False)
     assert [row.toDict() for row in there.of["ask"]] == [row.toDict() for row in here.of["ask"]]
     assert len(program.seconds) == len(there.of["ask"]) == len(ASKED), "each was asked here and on a node"
+
+
+def test_a_step_that_right_runs_of_several_tens_share_is_one_demonstration() -> None:
+    """It took the places of others."""
+
+    class About(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.topic, self.ask = dspy.Predict("subject -> topic"), dspy.Predict("question, topic -> answer")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return self.ask(question=question, topic=self.topic(subject="rivers").topic)
+
+    program = About()
+    program.set_lm(ScriptedLM(lambda fields: {"topic": "water", "answer": fields.get("question", "?")[-1]}))
+    examples = [dspy.Example(question=f"What is {number}").with_inputs("question") for number in range(20)]
+
+    def right(example: dspy.Example, made: dspy.Prediction, *_: Any) -> float:
+        return float(made.answer == "7")
+
+    found: Any = bootstrap_demos(program, Rows(), 6, Random(0), examples, right)[0]
+    assert [demo.subject for demo in found.topic.demos] == ["rivers"] and len(found.ask.demos) == 2
 
 
 @pytest.mark.slow
