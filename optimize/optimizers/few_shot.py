@@ -48,7 +48,7 @@ class Draws:
         sample: The training questions that the judges' rows come from.
         rows: The judges' rows.
         proposed: By predictor's name, how many instructions were proposed for it.
-        failed: Runs that ended in an error.
+        failed: Runs of training questions that ended in an error.
     """
 
     task: Compilation
@@ -184,7 +184,8 @@ class Prompting(Optimizer):
             "metric": metric_name(self.metric),
             "candidates": selection.tried,
             "chosen": selection.chosen or self.name,
-            "failed": selection.patience.failed + draws.failed,
+            "failed": selection.failed,
+            "failed_runs": draws.failed,
             "instructions": {name: text for name, text in told.items() if text != given[name]["instructions"]},
             "rows": {name: len(found) for name, found in rows.of.items()},
             "missing": {name: str(why) for name, why in rows.missing.items()},

@@ -119,7 +119,8 @@ class _Adapter:
         budget: int,
     ):
         self.error: Exception | None = None
-        self._program, self._selection, self._feedback, self._lm = program, selection, feedback, reflection_lm
+        self._program, self._draws, self._selection = program, draws, selection
+        self._feedback, self._lm = feedback, reflection_lm
         self._metric, self._threads, self._journal = draws.options.metric, draws.options.threads, draws.task.journal
         self._places = {id(example): place for place, example in enumerate(draws.sample)}
         self._blamed: Counter[str] = Counter()
@@ -216,6 +217,7 @@ class _Adapter:
             key=lambda example: f"run {made}/{self._places[id(example)]}",
             patience=self._selection.patience,
         )
+        self._draws.failed += runs.count(None)
         return [{"score": 0.0, "steps": []} if run is None else run for run in runs]
 
     def _run(self, example: dspy.Example, run: dspy.Prediction) -> dict[str, Any]:

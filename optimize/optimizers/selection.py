@@ -124,7 +124,7 @@ class Selection:
     Attributes:
         valset: As given.
         bar: Likewise.
-        patience: Counts the questions that failed.
+        patience: Counts the runs that failed, and gives up after ten in a row.
         tried: For each candidate its name, score, LM calls, and its difference to the first with its interval.
         best: The one with the highest score, the earliest of equal ones; None before the first.
         chosen: Its name.
@@ -152,6 +152,11 @@ class Selection:
         self.patience = Patience()
         self._first: list[float] = []
         self._highest = -math.inf
+
+    @property
+    def failed(self) -> int:
+        """How many questions failed, with one candidate at least."""
+        return len({name.rpartition("/")[2] for name in self._failed})
 
     def score(self, name: str, program: dspy.Module) -> Score:
         """The program's score on the whole validation set. One that is equal to an earlier one is no candidate.

@@ -126,7 +126,7 @@ class Together(Optimizer):
             "metric": metric_name(self.metric),
             "candidates": walk.selection.tried,
             "chosen": chosen or GIVEN,
-            "failed": walk.selection.patience.failed,
+            "failed": walk.selection.failed,
             "steps": [{"name": name, "score": scores[name], "report": report} for name, report in walk.reports.items()],
         }
         return compiled

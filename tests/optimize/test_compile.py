@@ -16,6 +16,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.ra_isf import RAISF
+from raisf.reports.compiled import candidates_view
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import check_replaceable
@@ -41,6 +42,26 @@ def test_demonstrations_that_harm_are_not_taken(learner: Learner) -> None:
     assert compiled.compile_report["chosen"] == "zero-shot"
     assert compiled.answer_directly.demos == []
     assert len(compiled.compile_report["candidates"]) == 4
+
+
+def test_a_dev_question_that_fails_with_each_candidate_counts_once_and_runs_that_demonstrate_apart(
+    learner: Learner,
+) -> None:
+    """All were added up as questions that count as wrong."""
+
+    def flaky(fields: dict[str, Any]) -> dict[str, Any]:
+        if fields["question"] in ("valset 3?", "trainset 1?", "trainset 4?"):
+            raise ConnectionError("down")
+        return {"answer": "x"}
+
+    learner.set_lm(ScriptedLM(flaky))
+    report = compile(learner, **sets(), strategy="random", candidates=3, progress=False).compile_report
+    assert len(report["candidates"]) > 1 and report["failed"] == 1
+    drawn = compile(learner, **sets(), strategy="bootstrap", progress=False).compile_report
+    assert (drawn["failed"], drawn["failed_runs"]) == (1, 2)
+    shown: Any = candidates_view(drawn)
+    told = "\n".join(map(str, shown.renderables))
+    assert "1 of 6 dev questions failed" in told and "2 runs of training questions failed" in told
 
 
 def test_demonstrations_come_from_the_training_set_alone(learner: Learner) -> None:

@@ -47,7 +47,12 @@ def candidates_view(report: dict[str, Any]) -> RenderableType:
 
 
 def _failed_lines(report: dict[str, Any]) -> list[Text]:
-    return [as_text(f"{report['failed']} questions failed and count as wrong", "yellow")] * bool(report["failed"])
+    told = []
+    if failed := report["failed"]:
+        told.append(f"{failed} of {report['valset']} dev questions failed with some candidate and count as wrong there")
+    if runs := report.get("failed_runs"):
+        told.append(f"{runs} runs of training questions failed and teach nothing")
+    return [as_text(text, "yellow") for text in told]
 
 
 def _candidates_table(report: dict[str, Any]) -> Table:
