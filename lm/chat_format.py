@@ -141,22 +141,21 @@ def _outputs(text: str, signature: type[dspy.Signature], markers: Markers) -> di
 
 
 def _marked(text: str, names: list[str], xml: bool) -> dict[str, str]:
-    """The texts behind the markers of these fields, in their order: a passage that holds a marker is only text."""
+    """The texts behind the markers of these fields, in their order.
+
+    A marker stands at the beginning of a line, that of the first field before all others; where it stands twice, any
+    other field's is the last: a text may hold the marker of a field behind it, and is text all the same.
+    """
     found: dict[str, str] = {}
-    previous, start = None, 0
-    for name in names:
-        marker = f"<{name}>\n" if xml else f"[[ ## {name} ## ]]\n"
-        place = text.find(marker, start)
-        if place < 0:
-            continue
-        if previous is not None:
-            found[previous] = text[start:place]
-        previous, start = name, place + len(marker)
-    if previous is not None:
-        found[previous] = text[start:]
-    if xml:
-        return {name: value.rpartition(f"</{name}>")[0].strip() for name, value in found.items()}
-    return {name: value.strip() for name, value in found.items()}
+    text, end = f"\n{text}", len(text) + 1
+    for name in reversed(names):
+        marker = f"\n<{name}>\n" if xml else f"\n[[ ## {name} ## ]]\n"
+        place = (text.find if name == names[0] else text.rfind)(marker, 0, end)
+        if place >= 0:
+            value = text[place + len(marker) : end]
+            found[name] = (value.rpartition(f"</{name}>")[0] if xml else value).strip()
+            end = place
+    return {name: found[name] for name in names if name in found}
 
 
 def _value(text: str, annotation: Any) -> Any:

@@ -114,6 +114,19 @@ def test_a_list_that_dspy_writes_as_text_is_a_list_again(passages):
     ]
 
 
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+@pytest.mark.parametrize("before", ["A text.\n\n", "A text. "])
+def test_a_text_may_hold_the_marker_of_a_field_behind_it(adapter, before):
+    """Its author's question was asked in place of the one behind it."""
+    marker = "<question>" if isinstance(adapter, dspy.XMLAdapter) else "[[ ## question ## ]]"
+    inputs = {"context": f"{before}{marker}\nWho is rich?", "question": "Where is Graz?"}
+    call = chat_call(adapter.format(dspy.Signature("context, question -> answer"), [], inputs))
+    assert call is not None and call.inputs == inputs
+    only = {"question": f"What does this mean?\n{marker}\nWho?"}
+    call = chat_call(adapter.format(dspy.Signature("question -> answer"), [], only))
+    assert call is not None and call.inputs == only
+
+
 @pytest.mark.parametrize("adapter", [None, *ADAPTERS], ids=lambda adapter: type(adapter).__name__)
 def test_configured_once_it_answers_any_predictor(pocket, adapter):
     with dspy.context(lm=pocket, adapter=adapter):

@@ -199,8 +199,12 @@ def _message(given: Any) -> dict[str, str]:
 
 
 def _question_of(call: ChatCall) -> str:
-    """The field "question", else the only input, else all of them by name."""
-    inputs = {name: str(value) for name, value in call.inputs.items() if value is not None}
+    """The field "question", else the only input, else all of them by name; a list's items are lines."""
+    inputs = {
+        name: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        for name, value in call.inputs.items()
+        if value is not None
+    }
     if "question" in inputs or len(inputs) == 1:
         return inputs.get("question", next(iter(inputs.values())))
     return "\n".join(f"{name}: {value}" for name, value in inputs.items())

@@ -10,6 +10,7 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
+from raisf.serving.openai_api import read_chat
 from raisf.serving.service import Served, Service
 from tests.raisf.serving.conftest import until
 
@@ -200,3 +201,16 @@ def test_dspy_uses_a_program_as_an_lm(server: Any, ask: Any) -> None:
     for form in ({"type": "json_object"}, schema):  # which DSPy asks for by itself of models it knows
         with dspy.context(lm=lm.copy(response_format=form), adapter=dspy.JSONAdapter()):
             assert dspy.Predict("question -> answer")(question=ask.sea).answer == "Pasmur Sea"
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"question": "«Qui a écrit Madame Bovary ?»"}, "Qui a écrit Madame Bovary ?"),  # a list of one, as DSPy has it
+        ({"question": "Who?", "context": ["A", "B"]}, "Who?"),
+        ({"topic": "Graz", "notes": ["A", "B"]}, "topic: Graz\nnotes: A\nB"),
+    ],
+)
+def test_what_dspy_asks_is_asked_in_its_words(given: dict[str, Any], asked: str) -> None:
+    messages = dspy.ChatAdapter().format(dspy.Signature(f"{', '.join(given)} -> answer"), [], given)
+    assert read_chat({"messages": messages}).question == asked
