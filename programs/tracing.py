@@ -143,7 +143,9 @@ class SpanCallback(RunCallback):
         """A call of an LM, typed or of text."""
         request, model = inputs.get("prompt"), str(getattr(instance, "model", ""))
         messages = inputs.get("messages") or getattr(request, "messages", None) or ([request] if request else [])
-        options = {name: value for name in _OPTIONS if (value := instance.kwargs.get(name)) is not None}
+        config = getattr(request, "config", None)  # a typed request has all options, those of its LM too
+        given = {} if config else {**instance.kwargs, **(inputs.get("kwargs") or {})}
+        options = {name: value for name in _OPTIONS if (value := getattr(config, name, given.get(name))) is not None}
         told = {"llm.model_name": model, "llm.invocation_parameters": json.dumps(options, default=str)}
         if "INPUTS" not in self._hidden:
             system = getattr(request, "system", None)

@@ -1,5 +1,6 @@
 """OpenTelemetry spans: what a user's collector is told, and whose child each span is, however the work is spread."""
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.lm.connect import adapter_for
 from raisf.programs import tracing
 from raisf.programs.live import stream
 from raisf.programs.ra_isf import RAISF
@@ -127,6 +129,17 @@ def test_a_span_tells_what_happened_in_the_fields_words(ask, scripted, plan, she
     call = traced.of("LM")[0].attributes
     assert call["llm.model_name"] and call["llm.token_count.prompt"] > 0
     assert all(span.status.is_ok for span in traced.spans)
+
+
+@pytest.mark.parametrize("adapter", [None, dspy.ChatAdapter()], ids=["typed requests", "messages"])
+def test_a_call_is_told_with_its_own_options(adapter, scripted, plan, traced):
+    """It had its LM's in place of its own."""
+    lm = scripted(root=plan(know=True)).copy(temperature=0.0, max_tokens=50)
+    with dspy.context(lm=lm, adapter=adapter or adapter_for(lm)):
+        dspy.Predict("question -> answer")(question="root", config={"temperature": 0.7, "seed": 3})
+    (call,) = traced.of("LM")
+    told = json.loads(call.attributes["llm.invocation_parameters"])
+    assert told == {"temperature": 0.7, "seed": 3, "max_tokens": 50}
 
 
 def test_a_failure_ends_its_spans_and_is_told(scripted, plan, shelf, traced):
