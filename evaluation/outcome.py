@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
-from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passages, is_gap, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
 from raisf.utils.text import answer_text
-from raisf.utils.usage import Calls, metered_calls, telling, tokens_of
+from raisf.utils.usage import Calls, metered_calls, shared_usage, telling, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +28,18 @@ class Outcome:
     cost: dict[str, int] = field(default_factory=dict)
 
 
-class _Usage(UsageTracker):
-    """DSPy's tracker, shared by the threads of `dspy.Parallel`, which else count each for itself."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Usage":
-        return self
-
-
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
     """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
-    prediction, error, calls, usage, outer = None, None, Calls(), _Usage(), dspy.settings.usage_tracker
+    prediction, error, calls = None, None, Calls()
     callbacks = [*(dspy.settings.callbacks or []), calls]
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
-    with dspy.context(trace=[], callbacks=callbacks, usage_tracker=usage):
+    with shared_usage() as usage, dspy.context(trace=[], callbacks=callbacks):
         try:
             prediction = program(**{name: example[name] for name in inputs})
         except Exception as raised:
             error = raised
     seconds = time.perf_counter() - start
-    if outer is not None:
-        for lm, entries in dict(usage.usage_data).items():
-            outer.usage_data[lm].extend(entries)
     if dspy.settings.track_usage and isinstance(prediction, dspy.Prediction):
         prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
     metered = metered_calls(usage)

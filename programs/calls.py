@@ -216,10 +216,10 @@ class Run:
 
     def cost(self) -> Cost:
         """What the run has cost, now that it is over."""
-        searches = sum(not search.drop() for search in self._searches.values())
-        metered = telling(metered_calls(self.usage)) if self.usage else 0
-        ended = {"discarded_retrievals": searches - len(self._used), "unmetered_calls": max(0, self._calls - metered)}
-        return self.cost_so_far().model_copy(update=ended)
+        cost = self.cost_so_far()
+        cost.unmetered_calls = max(0, cost.lm_calls - telling(metered_calls(self.usage) if self.usage else []))
+        cost.discarded_retrievals = sum(not search.drop() for search in self._searches.values()) - len(self._used)
+        return cost
 
     def cost_so_far(self) -> Cost:
         """What the run has cost, searches that may still be used or dropped left out."""

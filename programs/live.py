@@ -15,6 +15,7 @@ from raisf.programs.events import CostEvent, DoneEvent, Event
 from raisf.programs.trace import Cost, Trace
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import answer_text
+from raisf.utils.usage import Calls, shared_usage
 
 LOOK = 0.1
 """Seconds after which a stream looks for changes that nobody has announced, such as a verdict just written down."""
@@ -72,7 +73,7 @@ class Live:
         """
         ended = self.ended  # before the last look, which then sees everything
         yield from self.run.progress.changes()
-        cost = self.run.cost_so_far()
+        cost = self.run.cost() if ended else self.run.cost_so_far()
         if cost.model_copy(update={"seconds": self._cost.seconds}) != self._cost or ended:
             self._cost = cost
             yield CostEvent(cost=cost)
@@ -100,7 +101,11 @@ class Live:
 
 
 class _OwnRun(Run):
-    """A run of a module that makes its calls itself: they are counted by their usage, and end with the run."""
+    """A run of a module that makes its calls itself: they are counted as DSPy tells of them, and end with the run."""
+
+    def __init__(self, max_seconds: float | None) -> None:
+        super().__init__(None, None, max_seconds)
+        self._own = Calls()
 
     def prediction_of(self, module: dspy.Module, question: str) -> dspy.Prediction:
         """What the module says. It is waited for no longer than there is time, nor are its calls.
@@ -108,13 +113,20 @@ class _OwnRun(Run):
         Raises:
             BudgetSpent: The time is over.
         """
-        with until(self._deadline, self._under_way):
+        callbacks = [*(dspy.settings.callbacks or []), self._own]
+        with until(self._deadline, self._under_way), dspy.context(callbacks=callbacks):
             try:
                 return within(self._seconds_left(), lambda: module(question=question))
             except Exception as error:
                 if self._seconds_left() != 0:
                     raise
                 raise self._spent() from error
+
+    def cost_so_far(self) -> Cost:
+        """What the run has cost, the module's calls included."""
+        cost = super().cost_so_far()
+        cost.lm_calls = max(cost.lm_calls, self._calls + self._own.lm_calls)
+        return cost
 
 
 def live_module(
@@ -132,11 +144,10 @@ def live_module(
             process end then; what else it does is left to end by itself.
         reword: As `Program.live` takes it.
     """
-    run = _OwnRun(None, None, max_seconds)
+    run = _OwnRun(max_seconds)
 
     def answer() -> dspy.Prediction:
-        with dspy.track_usage() as usage:
-            run.usage = usage
+        with shared_usage() as run.usage:
             asked = reword(question, run) if reword else question
             with run.node(asked) as node:
                 prediction = run.prediction_of(module, asked)

@@ -1,6 +1,7 @@
 """What DSPy's usage tracker knows of calls, and what it is told of those that did not go through DSPy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -36,6 +37,23 @@ class Calls(BaseCallback):
         if isinstance(cause, UnsupportedFeatureError) and getattr(cause, "usage", None) is None:
             with self._lock:
                 self.lm_calls -= 1
+
+
+class _Shared(UsageTracker):
+    """A tracker that is not copied."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Shared":
+        return self
+
+
+@contextmanager
+def shared_usage() -> Iterator[UsageTracker]:
+    """`dspy.track_usage`, with one tracker for the threads of `dspy.Parallel`, which else count each for itself."""
+    with dspy.track_usage() as usage:
+        shared = _Shared()
+        shared.usage_data = usage.usage_data
+        with dspy.context(usage_tracker=shared):
+            yield shared
 
 
 def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:

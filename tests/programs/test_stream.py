@@ -55,9 +55,7 @@ def test_the_events_of_a_tree_add_up_to_its_trace(scripted: Any, plan: Any, shel
     done = events[-1]
     assert isinstance(done, DoneEvent) and done.trace is not None
     assert bare(grown.root) == bare(done.trace.root)
-    assert grown.cost == done.trace.cost.model_copy(
-        update={"seconds": grown.cost.seconds, "discarded_retrievals": grown.cost.discarded_retrievals}
-    )
+    assert grown.cost == done.trace.cost.model_copy(update={"seconds": grown.cost.seconds})
     assert done.answer == done.trace.root.answer
 
 
@@ -216,6 +214,24 @@ def test_the_calls_of_a_module_of_the_users_own_are_counted() -> None:
     module.set_lm(ScriptedLM(lambda fields: {"answer": "Oslo"}))
     costs = [event.cost for event in stream(live_module(module, "who?")) if event.type == "cost"]
     assert costs[-1].lm_calls == 2 and costs[-1].prompt_tokens > 0
+
+
+def test_the_calls_of_a_module_that_asks_in_threads_are_counted_with_their_tokens() -> None:
+    class Sides(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ask = dspy.Predict("question -> answer")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            sides = [(self.ask, dspy.Example(question=question + end).with_inputs("question")) for end in "!?"]
+            return dspy.Parallel(num_threads=2, disable_progress_bar=True)(sides)[0]
+
+    module = Sides()
+    module.set_lm(ScriptedLM(lambda fields: {"answer": "Oslo"}))
+    with dspy.track_usage() as usage:
+        *_, cost = [event.cost for event in stream(live_module(module, "who")) if event.type == "cost"]
+    assert (cost.lm_calls, cost.unmetered_calls) == (2, 0) and cost.prompt_tokens > 0
+    assert len(usage.usage_data["scripted/lm"]) == 2
 
 
 def test_a_question_is_answered_with_the_settings_that_held_where_it_was_asked() -> None:

@@ -233,7 +233,9 @@ class Question:
                     self._first = self._first or time.perf_counter() - self._started
                     if isinstance(event, DoneEvent):
                         self._outcome, self._answer = "answered", event.answer
-                        self.cost = event.trace.cost if event.trace else self.cost
+                        # A module of anyone's may hand on the trace of ours and ask besides.
+                        if event.trace and event.trace.cost.lm_calls >= self.cost.lm_calls:
+                            self.cost = event.trace.cost
                     elif isinstance(event, CostEvent):
                         self.cost = event.cost
                     elif isinstance(event, AnswerEvent) and event.node == "0":

@@ -10,6 +10,8 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.direct import Direct
 from raisf.serving.openai_api import read_chat
 from raisf.serving.service import Served, Service
 from tests.raisf.serving.conftest import until
@@ -96,7 +98,7 @@ def test_what_dspys_cache_answers_is_told_apart(faulty: Any, service: Service, c
     assert (again.lm_calls, again.unmetered_calls) == (1, 1) and again.total_tokens == 0
 
 
-def test_a_module_of_ones_own_has_its_usage_too(service: Service, client: Any) -> None:
+def test_a_module_of_ones_own_has_its_usage_too(faulty: Any, service: Service, client: Any) -> None:
     class Own(dspy.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -110,6 +112,28 @@ def test_a_module_of_ones_own_has_its_usage_too(service: Service, client: Any) -
     service.served["own"] = Served("own", own)
     usage = client.chat.completions.create(model="own", messages=say("number 4")).usage
     assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
+    with faulty.serve() as endpoint:
+        own.set_lm(connect("openai/x", api_base=endpoint.url))
+        first, again = (client.chat.completions.create(model="own", messages=say("Who?")).usage for _ in range(2))
+    assert (first.lm_calls, first.unmetered_calls) == (1, 0) and first.total_tokens == 15
+    assert (again.lm_calls, again.unmetered_calls) == (1, 1) and again.total_tokens == 0  # DSPy's cache answers
+
+
+def test_a_module_that_hands_on_what_a_program_said_has_made_its_own_calls_too(service: Service, client: Any) -> None:
+    class Rewording(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.reword, self.inner = dspy.Predict("question -> answer"), Direct()
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return self.inner(question=self.reword(question=question).answer)
+
+    own = Rewording()
+    own.set_lm(lm := ScriptedLM(lambda fields: {"answer": "number 4"}))
+    service.served["own"] = Served("own", own)
+    given = client.chat.completions.create(model="own", messages=say("number 4"))
+    assert given.usage.lm_calls == len(lm.calls) == 2 and given.trace["cost"]["lm_calls"] == 1
+    assert given.usage.prompt_tokens > given.trace["cost"]["prompt_tokens"]
 
 
 def test_a_model_can_be_asked_about(client: Any, service: Service) -> None:
