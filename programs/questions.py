@@ -9,6 +9,7 @@ from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
 from raisf.evaluation.decomposition import REFERENCE
 from raisf.lm.labels import normal as compatible
 from raisf.lm.lists import ASKS, plain
+from raisf.retrieval.corpus.splitting import NOT_SHORT, STOPS, WIDE_END
 from raisf.utils.text import clean
 from raisf.utils.wording import AUXILIARIES, INTERROGATIVES
 from raisf.utils.wording import is_yes_no as is_yes_no
@@ -19,8 +20,12 @@ YES_NO = ("yes", "no")
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
 MAX_SUB_QUESTIONS = 10
 
-# Not after an initial or a title, as in "J. R. Stone" and "St. Ives".
-_SENTENCE_END = re.compile(r"(?<!\b[^\W\d]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|Sr|No)\.)(?<!\bMrs\.)(?<=[.!?])[^\w\s]{0,8}\s+")
+# Not after an initial or a title, as in "J. R. Stone" and "Mt. Etna", nor after what is cut short in a sentence that
+# goes on, as in "Apple Inc. was" and "Jan. 5".
+_TITLES = r"(?<!\b(?:Jr|Sr|Lt|Mt|Ft))(?<!\b(?:Gen|Maj|Col|Gov|Sen|Rev))(?<!\bCapt)"
+_CUT = r"(?<=\bCo)|(?<=\b(?:Inc|Ltd|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec))|(?<=\b(?:Corp|Bros|Sept))"
+_STOP = rf"(?<!\b[^\W\d]){NOT_SHORT}{_TITLES}(?!(?:{_CUT})\.\s+[a-z\d])\."
+_SENTENCE_END = re.compile(rf"(?:{_STOP}|[!?\u2026{STOPS}])[^\w\s,;]{{0,8}}\s+|{WIDE_END}")
 _LETTER = re.compile(r"[^\W\d_]")
 # What may stand on neither side of an answer that begins, or ends, with a letter or a digit.
 _EDGES = {

@@ -21,17 +21,18 @@ BREAK = "\n\n"
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
 _THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _WORD = re.compile(rf"[{_CJK}]|[{_THAI}]{{1,6}}|[^\s{_CJK}{_THAI}]{{1,40}}")
-_STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
+STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
 """What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
-# No sentence ends behind a title, an initial, or what leads to a number.
-_SENTENCE_END = re.compile(
-    r"""(?<!\b[A-Z])(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"""
-    rf"""[.!?\u2026{_STOPS}][)"'\u201d\u2019\]]*(?=\s)|[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*"""
-)
+NOT_SHORT = r"(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"
+"""A pattern of what no title stands before, nor what leads to a number: there no sentence ends."""
+WIDE_END = r"""[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*"""
+"""A pattern of a sentence's end in Chinese and Japanese."""
+# Nor does one behind an initial.
+_SENTENCE_END = re.compile(rf"""(?<!\b[A-Z]){NOT_SHORT}[.!?\u2026{STOPS}][)"'\u201d\u2019\]]*(?=\s)|{WIDE_END}""")
 _ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
 _NO_DIGITS = re.compile(r"\D")
-PUNCTUATION = f".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f{_STOPS}"
+PUNCTUATION = f".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f{STOPS}"
 _ENTRIES, _ENTRY = 3, 6
 """Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
 _HEADING = 8
@@ -79,7 +80,7 @@ def _named(header: Sequence[str], row: Sequence[str]) -> list[str]:
 
 def _row_text(cells: Iterable[str]) -> str:
     told = "; ".join(filter(None, cells)).replace(":; ", ": ")  # a cell that leads to the next
-    return f"{told}." if told and told[-1] not in f".!?:\u3002\uff01\uff1f\uff1a{_STOPS}" else told
+    return f"{told}." if told and told[-1] not in f".!?:\u3002\uff01\uff1f\uff1a{STOPS}" else told
 
 
 def address_of(link: str | None, words: str) -> str:
