@@ -81,6 +81,7 @@ class AnswerEvent(BaseModel):
     found_afterwards: bool = False
     cited: str | None = None
     grounded: bool | None = None
+    from_passage: int | None = None
     readable: bool = True
     seconds: float
 
@@ -121,7 +122,7 @@ Event = Annotated[
 ]
 
 
-OUTCOME = ("evidence", "found_afterwards", "cited", "grounded", "readable", "seconds")
+OUTCOME = ("evidence", "found_afterwards", "cited", "grounded", "from_passage", "readable", "seconds")
 """What an `AnswerEvent` tells of its node beside the answer, its route and its reason."""
 
 

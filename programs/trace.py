@@ -110,8 +110,7 @@ class Cost(BaseModel):
         unmetered_calls: Calls, once all are over, that told no tokens: DSPy's cache answered them, they failed, or
             their endpoint does not count both.
         retrievals: Searches whose passages were used.
-        discarded_retrievals: Besides these, the ones that ran beside a self-knowledge judge which then said know, or
-            that a limit ended.
+        discarded_retrievals: Others, which ran beside a self-knowledge judge that said know, or that a limit ended.
         seconds: Wall-clock.
     """
 
@@ -150,8 +149,8 @@ class Node(BaseModel):
         readable: False where the LM's answer could not be read; it is "unknown" then, for want of any.
         likelihood: How likely the LM found its own answer (`raisf.lm.likelihood`), where it was asked for that.
         sufficient: Whether the relevant passages suffice, where a judge was asked.
-        computed_confidence: Of the question that was asked, where the program works it out in a way of its own
-            (`raisf.programs.confidence`).
+        from_passage: The number, from 1, of the passage that was answered from, where each was read alone.
+        computed_confidence: Of the question asked, where the program works it out itself (`raisf.programs.confidence`).
         seconds: Wall-clock, waiting included.
     """
 
@@ -172,6 +171,7 @@ class Node(BaseModel):
     readable: bool = True
     likelihood: float | None = Field(default=None, exclude_if=_is_none)
     sufficient: Judgement | None = Field(default=None, exclude_if=_is_none)
+    from_passage: int | None = Field(default=None, exclude_if=_is_none)
     computed_confidence: float | None = Field(default=None, exclude_if=_is_none)
     seconds: float = 0.0
 

@@ -211,6 +211,7 @@ def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
     number, candidate = best
     reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
     node.end("passages", reason, candidate.answer)
+    node.from_passage = number
     passage = node.passages[number - 1]
     cite(node, candidate.evidence, [passage.prompt_text])
     if passage.judgement and node.grounded is not False:

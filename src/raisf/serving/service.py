@@ -294,6 +294,8 @@ class Question:
 def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
     """The passages that the answer was made from, each once: the relevant ones, all where a reader's were not judged.
 
+    Where each was read alone, it is the one whose answer was taken, whatever was judged of it.
+
     A composed answer is made from what its parts were, and from the relevant passages that stood beside them. Nothing
     was read for what is "unknown" or comes from memory, whatever was tried below it.
     """
@@ -308,7 +310,8 @@ def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
         if node.answer == UNKNOWN or id(node) in seen:
             return
         seen.add(id(node))
-        composed, relevant = node.route == "decomposed", [one for one in node.passages if one.relevant]
+        composed, taken = node.route == "decomposed", node.from_passage
+        relevant = node.passages[taken - 1 : taken] if taken else [one for one in node.passages if one.relevant]
         if composed or node.route in ("passages", "acted"):
             for passage in relevant if composed else relevant or node.passages:
                 found.setdefault(passage.pid, passage)

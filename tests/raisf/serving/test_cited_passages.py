@@ -6,6 +6,7 @@ import dspy
 import pytest
 
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.self_rag import SelfRAG
 from raisf.programs.events import DoneEvent
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Route, Trace
@@ -73,6 +74,29 @@ def test_what_had_no_part_in_the_answer_is_not_cited(known: bool, route: str) ->
     trace = asked(says, decomposition="chains", insist=True, max_depth=1)
     assert trace.root.route == route and any(sub.passages for sub in trace.root.sub_questions)
     assert (trace.root.answer == "unknown") == (not known) and cited(trace) == []
+
+
+@pytest.mark.parametrize("relevant", [{"Board"}, {"Club", "Board"}, {"Club"}, set()])
+def test_an_answer_from_one_passage_alone_cites_that_one(relevant: set[str]) -> None:
+    """It cited what was judged relevant, and that may be another passage."""
+    club, board = Passage("1", "The club has a pool.", "Club"), Passage("2", "Ada Hill leads the club.", "Board")
+
+    def say(fields: dict[str, Any]) -> dict[str, Any]:
+        title = str(fields.get("passage")).split(" | ")[0]
+        verdict = "relevant" if title in relevant else "irrelevant"
+        answer = "Ada Hill" if "Ada Hill" in str(fields.get("passages")) else "unknown"
+        return {
+            "retrieve": "yes",
+            "verdict": verdict,
+            "support": "fully",
+            "usefulness": "5",
+            "answer": answer,
+            "evidence": "",
+        }
+
+    with dspy.context(lm=ScriptedLM(say)):
+        trace = SelfRAG(lambda query, k: [club, board], evidence=False)(question="Who leads the club?").trace
+    assert trace.root.from_passage == 2 and cited(trace) == ["2"]
 
 
 def node(question: str, route: Route, answer: str, *below: Node, **passages: str | None) -> Node:

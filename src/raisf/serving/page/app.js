@@ -144,7 +144,7 @@ class NodeView {
     old ? old.replaceWith(step) : this.steps.append(step);
     if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
   }
-  end({ answer, reason, evidence, readable, grounded, cited, found_afterwards }) {
+  end({ answer, reason, evidence, readable, grounded, cited, found_afterwards, from_passage }) {
     this.element.dataset.state = "done";
     this.result.replaceChildren(data(readable ? answer : "unreadable"));
     this.result.classList.toggle("unknown", answer === "unknown");
@@ -156,7 +156,7 @@ class NodeView {
         found_afterwards ? `${cited ? ", " : ""}found afterwards: the reader quoted nothing` : ""));
       this.quote.hidden = false;
       const own = [...this.facts.querySelectorAll(".passage")];
-      const relevant = own.filter((one) => one.dataset.verdict === "relevant");
+      const relevant = own.filter((one, at) => from_passage ? at + 1 === from_passage : one.dataset.verdict === "relevant");
       highlight(evidence, relevant.length ? relevant : own);
     }
   }
@@ -204,7 +204,8 @@ function citedIn(root) {
     const node = given.route === "duplicate" ? every(root).find((one) => alike(one, given)) : given;
     if (node.answer === "unknown" || seen.has(node)) return;
     seen.add(node);
-    const composed = node.route === "decomposed", relevant = node.passages.filter((one) => one.judgement?.verdict === "relevant");
+    const composed = node.route === "decomposed", taken = node.from_passage;
+    const relevant = node.passages.filter((one, at) => taken ? at + 1 === taken : one.judgement?.verdict === "relevant");
     const read = composed || relevant.length ? relevant : node.passages;
     if (composed || ["passages", "acted"].includes(node.route)) for (const one of read) if (!found.has(one.pid)) found.set(one.pid, one);
     if (composed) node.sub_questions.forEach(visit);
