@@ -261,6 +261,13 @@ def strict(adapter: dspy.Adapter) -> dspy.Adapter:
     return made
 
 
+def without_attachments(adapter: dspy.Adapter) -> dspy.Adapter:
+    """The same adapter, to which marks in a text are text, as `ChatAdapter.format` has it."""
+    made: Any = copy.copy(adapter)
+    made.format = lambda signature, demos, inputs: adapter.format(signature, _texts_alone(demos), _texts_alone(inputs))
+    return made
+
+
 def _parse(adapter: dspy.Adapter, signature: type[dspy.Signature], completion: str) -> Values:
     try:
         fields = _read_fields(signature, without_thinking(completion))

@@ -28,7 +28,7 @@ from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
-from raisf.lm.chat import ChatAdapter, JSONAdapter, WholeReplies, strict
+from raisf.lm.chat import ChatAdapter, JSONAdapter, WholeReplies, strict, without_attachments
 from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
@@ -235,6 +235,8 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
     if isinstance(adapter, WholeReplies):
         adapter = copy.copy(adapter)
         adapter.counted = True
+    else:
+        adapter = without_attachments(adapter)
     if isinstance(adapter, dspy.JSONAdapter) or not getattr(adapter, "use_json_adapter_fallback", False):
         return [adapter]
     chat = copy.copy(adapter)

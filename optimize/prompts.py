@@ -6,6 +6,7 @@ from typing import Any
 import dspy
 
 from raisf.lm.adapter import CompactAdapter
+from raisf.lm.chat import without_attachments
 from raisf.lm.connect import adapter_for
 from raisf.optimize.adapters import trained_folder
 from raisf.optimize.copying import copy_of
@@ -58,4 +59,4 @@ def _reads(lm: Any) -> bool:
 def writing_adapter(lm: dspy.BaseLM) -> dspy.Adapter:
     """How an LM is asked to write instructions: in its own format, but for one that only completes text."""
     adapter = adapter_for(lm)
-    return dspy.ChatAdapter() if isinstance(adapter, CompactAdapter) else adapter
+    return without_attachments(dspy.ChatAdapter() if isinstance(adapter, CompactAdapter) else adapter)
