@@ -32,7 +32,7 @@ from raisf.lm.local.weights import (
     weights_hash,
     weights_hashes,
 )
-from raisf.lm.options import apart, together
+from raisf.lm.options import apart, seeds_of, together
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -138,7 +138,8 @@ class LocalLM(dspy.LM):
             if each := apart(self.kwargs, prompt, kwargs):
                 return together([self(prompt, messages=messages, **options) for options in each])
             return super().__call__(prompt, messages=messages, **kwargs)
-        return [call.answer(fields) for fields in self._fields(self.adapter, call, kwargs)]
+        each = self._candidates(kwargs)
+        return [call.answer(fields) for one in each for fields in self._fields(self.adapter, call, one)]
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
@@ -147,7 +148,12 @@ class LocalLM(dspy.LM):
             if each := apart(self.kwargs, prompt, kwargs):
                 return together([await self.acall(prompt, messages=messages, **options) for options in each])
             return await super().acall(prompt, messages=messages, **kwargs)
-        return [call.answer(fields) for fields in await self._afields(self.adapter, call, kwargs)]
+        each = self._candidates(kwargs)
+        return [call.answer(fields) for one in each for fields in await self._afields(self.adapter, call, one)]
+
+    def _candidates(self, options: dict[str, Any]) -> list[dict[str, Any]]:
+        """The options of each candidate of a call: each goes on from its own words where it is not whole."""
+        return [{**options, "n": 1, "seed": seed} for seed in seeds_of({**self.kwargs, **options})]
 
     def _fields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
         try:

@@ -311,3 +311,14 @@ def test_a_rollouts_seeds_are_taken_by_servers_of_32_bits():
     """Every other rollout was refused by those that read a seed as a signed number of 32 bits."""
     seeds = [seed for rollout in range(50) for seed in seeds_of({"n": 3, "rollout_id": rollout})]
     assert len(set(seeds)) == 150 and max(seeds) < 2**31
+
+
+def test_each_candidate_goes_on_from_its_own_words(pocket):
+    """Where one ended before its last output, all were made again from that one's words."""
+    asked = dspy.ChainOfThought("question -> answer")
+    options = {"question": "On which river does Pasken lie?"}
+    with dspy.context(lm=pocket.copy(temperature=1.5, max_tokens=8)):
+        alone = [asked(**options, config={"seed": seed}).reasoning for seed in range(3)]
+        assert asked(**options, config={"n": 3}).completions.reasoning == alone
+        awaited = asyncio.run(asked.acall(**options, config={"n": 3}))
+    assert awaited.completions.reasoning == alone and len(set(alone)) > 1
