@@ -39,7 +39,7 @@ _MARK = re.compile(
 _DIGIT_MARK = re.compile(r"\s*\**\d+\s*[.):]")
 _REMARK = re.compile(r"\s+[-*\u2022+]\s")
 ASKS = ("?", "\uff1f", "\u061f")  # full-width and Arabic, too
-_PARTING = re.compile(r"""("[^"]*"|“[^”]*”|(?<!\w)'(?:[^']|(?<=\w)'(?=\w))*'(?!\w))|;""")
+_PARTING = re.compile(r"""("[^"]*"|“[^”]*”|(?<!\w)'(?:[^']|(?<=\w)'(?=\w))*'(?!\w))|(?<!\w);|;(?!\w)""")
 _INLINE = re.compile(r"(?:^|(?<=\s))(\d+)[.)]\s+")
 
 
@@ -159,7 +159,7 @@ def _balanced(text: str) -> bool:
 
 
 def _between_semicolons(line: str) -> list[str]:
-    """The parts of `Who?; Where?`; a semicolon within quotation marks parts nothing."""
+    """The parts of `Who?; Where?`; a semicolon within quotation marks, or a word, parts nothing."""
     return [part for part in _PARTING.sub(lambda found: found[1] or "\n", line).split("\n") if part.strip()]
 
 
