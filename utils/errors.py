@@ -70,3 +70,12 @@ def check_whole(settings: object, name: str) -> None:
 def in_short(error: Exception) -> str:
     """An error's text on one line, cut; its class where it has no text."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def chain_of(error: BaseException | None) -> list[BaseException]:
+    """An error, and those of which it came."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found

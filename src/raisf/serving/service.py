@@ -10,7 +10,7 @@ from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dspy.utils.exceptions import LMError as DspyLMError
+from dspy.utils.exceptions import DSPyError
 from starlette.concurrency import run_in_threadpool
 
 from raisf.programs.conversation import Conversation, Turn
@@ -21,7 +21,7 @@ from raisf.programs.questions import UNKNOWN, normal
 from raisf.programs.trace import Cost, JudgedPassage, Node
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
-from raisf.utils.errors import InputError, LMError, RaisfError, SearchError
+from raisf.utils.errors import InputError, LMError, RaisfError, SearchError, chain_of
 
 logger = logging.getLogger("raisf.serving")
 T = TypeVar("T")
@@ -252,8 +252,12 @@ class Question:
             raise self._service.told(error) from error.__cause__
         except Exception as error:
             self._outcome, self._problem = "failed", "failed"
-            if isinstance(error, DspyLMError) and not self._service.log_questions:  # it says what the endpoint said
-                logger.error("question %s failed: %s, HTTP status %s", self.id, type(error).__name__, error.status)
+            chain = chain_of(error)
+            said = next((one for one in chain if isinstance(one, DSPyError)), None)
+            if said is not None and not self._service.log_questions:  # it says what the LM, or its endpoint, said
+                names = ", from ".join(dict.fromkeys(type(one).__name__ for one in chain))
+                status = f", HTTP status {said.status}" if said.status else ""
+                logger.error("question %s failed: %s%s", self.id, names, status)
             else:
                 logger.exception("question %s failed", self.id)
             raise RaisfError("the program failed: the server's log says why") from error

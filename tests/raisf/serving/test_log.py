@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import dspy
 import pytest
+from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.connect import connect
+from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
@@ -77,6 +79,32 @@ def test_what_an_endpoint_repeats_is_not_logged(
     assert ("Anna" in caplog.text) == log_questions and "400" in caplog.text
     if model == "rag" and not log_questions:
         assert "refuses the request (HTTP 400: ...): is the model's name right" in caplog.text
+
+
+@pytest.mark.parametrize("log_questions", [False, True])
+@pytest.mark.parametrize("raises", [AdapterParseError, ValueError])
+def test_what_an_lm_repeats_in_a_reply_that_cannot_be_read_is_not_logged(
+    start: Any, caplog: Any, raises: type[Exception], log_questions: bool
+) -> None:
+    class Counting(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = dspy.Predict("question -> count: int")
+            self.count.lm = ScriptedLM(lambda fields: f"You ask: {fields['question']} I cannot tell.")
+
+        def forward(self, question: str) -> dspy.Prediction:
+            try:
+                return dspy.Prediction(answer=str(self.count(question=question).count))
+            except AdapterParseError as error:
+                if raises is AdapterParseError:
+                    raise
+                raise raises("nothing was counted") from error
+
+    service = Service({"own": Served("own", Counting())}, Limits(rate=0), log_questions)
+    with start(service) as server, pytest.raises(OSError, match="500"):
+        post(f"{server.url}/ask", {"question": "Has Anna diabetes?", "stream": False})
+    assert ("Anna" in caplog.text) == log_questions
+    assert raises.__name__ in caplog.text and "AdapterParseError" in caplog.text
 
 
 def test_what_a_retriever_repeats_is_not_logged(start: Any, parrot: Any, caplog: Any) -> None:
