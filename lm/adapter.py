@@ -15,7 +15,7 @@ The prompt ends after the first output's name and colon; demonstrations are whol
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import dspy
 from dspy.adapters.utils import apply_output_field_defaults
@@ -153,15 +153,22 @@ class CompactAdapter(WholeReplies):
     def sections(self, signature: type[dspy.Signature], completion: str) -> dict[str, str]:
         """Split a completion at the lines that name an output; what follows the block's end is not part of it."""
         outputs = {name.casefold(): name for name in signature.output_fields}
-        inputs = {line.casefold() for name in signature.input_fields for line in (name, name.removesuffix("s"))}
+        inputs = {
+            line.casefold()
+            for name, field in signature.input_fields.items()
+            for line in (name, name.removesuffix("s") if _is_list(field.annotation) else name)
+        }
+        text = self._said(signature) + completion
+        # The first line is the first output's, whatever it begins with, but where another block gives that output.
+        begun = text.partition("\n")[0].strip() and f"\n{next(iter(outputs))}:" not in text.casefold()
         found: list[tuple[str, list[str]]] = [(next(iter(signature.output_fields)), [])]
-        for line in self._block(self._said(signature) + completion).split("\n"):
+        for place, line in enumerate(self._block(text).split("\n")):
             name, colon, rest = line.partition(":")
             key = name.strip(" *").casefold()
             if colon and key in outputs:
                 line = rest.removeprefix("**") if name.count("**") == 1 else rest  # **answer:** Paris
                 found.append((outputs[key], []))
-            elif colon and key in inputs:
+            elif colon and key in inputs and (place or not begun):
                 break  # the model went on to write the next block
             found[-1][1].append(line)
         (first, _), *named = found
@@ -305,6 +312,11 @@ def adapter_named(name: str) -> dspy.Adapter:
 
 def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> Values:
     return scored(signature, getattr(lm, "scores_bools", False))
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether a field may hold a list, of which each item is a line of its own."""
+    return any((get_origin(kind) or kind) in (list, tuple) for kind in (annotation, *get_args(annotation)))
 
 
 def _read(text: str, annotation: Any, name: str, may_be_empty: bool = True) -> Any:

@@ -125,6 +125,33 @@ def test_a_model_that_goes_on_with_the_next_question_is_cut_off():
     assert COMPACT.parse(DirectAnswer, " Paris\nquestion: Who else?\nanswer: Rome") == {"answer": "Paris"}
 
 
+@pytest.mark.parametrize("adapter", [COMPACT, POCKET])
+def test_what_stands_behind_an_outputs_name_may_begin_as_an_inputs(adapter):
+    """A quoted "Question: How ..." of a page of questions was taken for the next block's."""
+    for quoted in ("Question: How is it reset? Press it.", "Passage: the strait takes two hours."):
+        written = {"evidence": quoted, "answer": "two hours"}
+        assert adapter.parse(GroundedAnswer, adapter.completion(GroundedAnswer, written)) == written
+    assert adapter.parse(DirectAnswer, " Question: Reality\nquestion: Who?") == {"answer": "Question: Reality"}
+
+
+@pytest.mark.parametrize(
+    "text", ["\nquestion: Who?\nanswer: Rome", " question: Who?\nAnswer: Rome", "\nquestion: Who?"]
+)
+def test_another_blocks_answer_is_not_this_ones(text):
+    for adapter in (COMPACT, POCKET):
+        with pytest.raises(AdapterParseError):
+            adapter.parse(DirectAnswer, text)
+
+
+def test_only_a_lists_items_are_told_by_its_singular():
+    text = " The firm grew.\nNote: the figures are unaudited."
+    whole = {"summary": " ".join(text.split())}
+    assert COMPACT.parse(dspy.Signature("notes -> summary"), text) == whole
+    for annotation in (list[str], list, tuple[str, ...], list[str] | None):
+        signature = dspy.Signature({"notes": (annotation, dspy.InputField()), "summary": (str, dspy.OutputField())})
+        assert COMPACT.parse(signature, text) == {"summary": "The firm grew."}
+
+
 def test_an_optional_output_may_be_missing_and_other_types_are_read():
     class Rated(dspy.Signature):
         question: str = dspy.InputField()
