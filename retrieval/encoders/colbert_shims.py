@@ -15,9 +15,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from raisf.lm.local.soundness import check_weights
 from raisf.utils.cache import cache_folder
 from raisf.utils.errors import RaisfError
 from raisf.utils.leftovers import alone
@@ -100,7 +102,10 @@ class kept_start_method:
 
 
 def finish_models() -> None:
-    """Its model class never calls `post_init`, so transformers 5 misses `all_tied_weights_keys` and cannot load it."""
+    """Its model class never calls `post_init`, so transformers 5 misses `all_tied_weights_keys` and cannot load it.
+
+    It does not ask, either, what was missing among the weights, in whose place there are random ones.
+    """
     from colbert.modeling import base_colbert
 
     make = base_colbert.class_factory
@@ -112,6 +117,15 @@ def finish_models() -> None:
             def __init__(self, config: Any, colbert_config: Any):
                 super().__init__(config, colbert_config)
                 self.post_init()
+
+            @classmethod
+            def from_pretrained(cls, name_or_path: str, colbert_config: Any) -> Any:
+                transformers: Any = super(base, cls)  # past colbert-ai's own, which does not tell what was read
+                model, loaded = transformers.from_pretrained(
+                    name_or_path, colbert_config=colbert_config, output_loading_info=True
+                )
+                check_weights(model, loaded, Path(name_or_path))
+                return model
 
         return Finished
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.lm.local.soundness import check_tokenizer
+from raisf.lm.local.soundness import check_tokenizer, check_weights, unreadable
 from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code, seen_queries
 from raisf.retrieval.engines.base import Index
 from raisf.utils.errors import InputError
@@ -123,13 +123,20 @@ class Tower:
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             with ONE_AT_A_TIME:
-                self.model: Any = AutoModel.from_pretrained(
-                    path, local_files_only=True, use_safetensors=True, trust_remote_code=False
-                ).eval()
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                f"the model in {path} cannot be read ({str(error).splitlines()[0]}); give another"
-            ) from error
+                both: Any = AutoModel.from_pretrained(
+                    path,
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    output_loading_info=True,
+                )
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged folder makes transformers raise what it likes
+            raise unreadable(path, error) from error
+        model, loaded = both
+        check_weights(model, loaded, path)
+        self.model: Any = model.eval()
         check_tokenizer(self.tokenizer, self.model, path)
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
         self.longest = min(self.tokenizer.model_max_length, positions, longest)

@@ -1,0 +1,95 @@
+"""Encoders whose weights are damaged, incomplete or of half precision: no index is made of random numbers."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertModel
+
+from raisf.retrieval.encoders.checkpoint import find_checkpoint, minilm_package
+from raisf.retrieval.encoders.encoder import ColBERTEncoder
+from raisf.retrieval.engines.dense import DenseEncoder, find_model
+from raisf.utils.errors import InputError
+from raisf.utils.files import write_json
+
+WEIGHTS = "model.safetensors"
+MATRIX = "encoder.layer.1.output.dense.weight"
+Tensors = dict[str, torch.Tensor]
+
+
+@pytest.fixture(params=["dense", "colbert"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A BERT of two small layers."""
+    folder: Path = tmp_path / request.param
+    config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copyfile(Path(minilm_package().get_model_path()) / name, folder / name)
+    if request.param == "colbert":
+        write_json(folder / "artifact.metadata", {"dim": 16, "query_augmentation": False})
+        tensors = {f"bert.{name}": tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+        save_file({**tensors, "linear.weight": torch.randn(16, 32)}, folder / WEIGHTS, {"format": "pt"})
+    return folder
+
+
+def change(folder: Path, change: Callable[[str, torch.Tensor], dict[str, torch.Tensor]]) -> None:
+    """Replaces each tensor by those that are made of it; their names are without ColBERT's prefix."""
+    tensors = load_file(folder / WEIGHTS)
+    prefix = "" if MATRIX in tensors else "bert."
+    for name in [name for name in tensors if name != "linear.weight"]:
+        made = change(name.removeprefix(prefix), tensors.pop(name))
+        tensors |= {f"{prefix}{name}": tensor for name, tensor in made.items()}
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+
+
+def encoder(folder: Path) -> Any:
+    if folder.name == "dense":
+        return DenseEncoder(find_model(folder))
+    found = find_checkpoint(folder)
+    return ColBERTEncoder(found.path, found.augment)
+
+
+def spoilt(tensor: torch.Tensor) -> torch.Tensor:
+    tensor[0, 0] = torch.nan
+    return tensor
+
+
+BREAKS: dict[str, tuple[Callable[[str, torch.Tensor], Tensors], str]] = {
+    "a wrapper's names": (lambda name, tensor: {f"module.{name}": tensor}, r"lacks \d+ of the weights that its arch"),
+    "a tensor less": (
+        lambda name, tensor: {} if name == MATRIX else {name: tensor},
+        r"lacks 1 of the weights that its architecture has \(.*encoder.layer.1.output.dense.weight",
+    ),
+    "no numbers": (
+        lambda name, tensor: {name: spoilt(tensor) if name == MATRIX else tensor},
+        "is damaged: its .*encoder.layer.1.output.dense.weight has weights that are no numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_weights_that_are_missing_or_no_numbers_are_told(folder: Path, what: str):
+    """Each process filled the gaps with other numbers: what had been indexed was found by none that came after it."""
+    damage, message = BREAKS[what]
+    change(folder, damage)
+    with pytest.raises(InputError, match=message) as told:
+        encoder(folder)
+    assert str(folder) in str(told.value)
+
+
+def test_a_file_that_is_cut_is_told(folder: Path):
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"is damaged.*incomplete"):
+        encoder(folder)
+
+
+def test_a_pooler_may_be_missing_for_nothing_asks_it(folder: Path):
+    whole = encoder(folder).encode_queries(["Who wrote Hamlet?"])[0]
+    change(folder, lambda name, tensor: {} if name.startswith("pooler.") else {name: tensor})
+    assert torch.equal(encoder(folder).encode_queries(["Who wrote Hamlet?"])[0], whole)
