@@ -104,7 +104,8 @@ class kept_start_method:
 def finish_models() -> None:
     """Its model class never calls `post_init`, so transformers 5 misses `all_tied_weights_keys` and cannot load it.
 
-    It does not ask, either, what was missing among the weights, in whose place there are random ones.
+    It does not ask, either, what was missing among the weights, in whose place there are random ones, and computes in
+    half precision where they are saved so, which no autocast widens again.
     """
     from colbert.modeling import base_colbert
 
@@ -122,7 +123,7 @@ def finish_models() -> None:
             def from_pretrained(cls, name_or_path: str, colbert_config: Any) -> Any:
                 transformers: Any = super(base, cls)  # past colbert-ai's own, which does not tell what was read
                 model, loaded = transformers.from_pretrained(
-                    name_or_path, colbert_config=colbert_config, output_loading_info=True
+                    name_or_path, colbert_config=colbert_config, dtype="float32", output_loading_info=True
                 )
                 check_weights(model, loaded, Path(name_or_path))
                 return model

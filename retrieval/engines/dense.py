@@ -126,6 +126,7 @@ class Tower:
                 both: Any = AutoModel.from_pretrained(
                     path,
                     use_safetensors=True,
+                    dtype="float32",  # else that in which they lie
                     local_files_only=True,
                     trust_remote_code=False,
                     output_loading_info=True,
