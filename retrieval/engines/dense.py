@@ -88,7 +88,7 @@ def find_model(name: str | Path) -> DenseModel:
             "you trust them and save them again with transformers' save_pretrained"
         )
     pooling = path / "1_Pooling" / "config.json"
-    if pooling.is_file() and not read_json(pooling).get("pooling_mode_mean_tokens"):
+    if pooling.is_file() and not _is_mean(read_json(pooling)):
         raise InputError(f"{name} does not pool by the mean over its tokens, which is all that is done here")
     steps = read_json(path / "modules.json") if (path / "modules.json").is_file() else []
     cosine = any(str(step.get("type")).endswith(".Normalize") for step in steps)
@@ -97,6 +97,12 @@ def find_model(name: str | Path) -> DenseModel:
         return DenseModel(str(name), path, hash_folder(path), cosine, None, shorter)
     both = hashlib.sha256(f"{hash_folder(path)} {hash_folder(path / QUERIES)}".encode()).hexdigest()
     return DenseModel(str(name), path, both, cosine, path / QUERIES, shorter)
+
+
+def _is_mean(pooling: dict) -> bool:
+    """Whether a Pooling step of the sentence-transformers is the mean alone, however their version writes it."""
+    modes = {name for name, value in pooling.items() if name.startswith("pooling_mode") and value}
+    return modes == {"pooling_mode_mean_tokens"} or pooling.get("pooling_mode") == "mean"
 
 
 class Tower:

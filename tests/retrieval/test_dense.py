@@ -81,14 +81,31 @@ def test_what_is_no_text_encoder_is_refused(model: Path, tmp_path: Path):
     assert "no checkpoint at nowhere" in error_of("nowhere")
     assert "has no config.json" in error_of(tmp_path)
     (model / "1_Pooling").mkdir()
-    (model / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
-    assert "does not pool by the mean" in error_of(model)
+    for other in (
+        {"pooling_mode_cls_token": True},
+        {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},  # both, one behind the other
+        {"pooling_mode": "cls"},
+        {"pooling_mode": ["mean", "max"]},
+    ):
+        (model / "1_Pooling" / "config.json").write_text(json.dumps(other))
+        assert "does not pool by the mean" in error_of(model)
     shutil.rmtree(model / "1_Pooling")
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     assert "Pickled weights (*.bin) are not read" in error_of(model)
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "evil.Model"}}))
     assert "brings its own code" in error_of(model)
+
+
+def test_the_mean_is_known_however_the_sentence_transformers_write_it(model: Path):
+    """What their version 6 saves was refused: its models pool by the mean, too."""
+    (model / "1_Pooling").mkdir()
+    for mean in (
+        {"word_embedding_dimension": 384, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True},
+        {"embedding_dimension": 384, "pooling_mode": "mean", "include_prompt": True},
+    ):
+        (model / "1_Pooling" / "config.json").write_text(json.dumps(mean))
+        assert find_model(model).path == model
 
 
 def test_options_that_do_nothing_are_refused(passages: list[Passage], tmp_path: Path):
