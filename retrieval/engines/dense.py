@@ -22,10 +22,16 @@ BATCH = 32
 """Texts a forward pass: on a CPU larger batches only pad more."""
 
 LONGEST = 512
-"""Tokens of a text at most, where the model says nothing of its own."""
+"""Tokens of a text at most; fewer where its tokenizer or its positions say so.
+
+The `max_seq_length` of the sentence-transformers is not asked: MiniLM reads 512, and theirs says 256.
+"""
 
 CONTRIEVER_QUERY = 64
 """Tokens of a query at most where the model is Contriever: the papers' set-up."""
+
+STEPS = ("Transformer", "Pooling", "Normalize")
+"""What may be done with a text, as the sentence-transformers call it."""
 
 QUERIES = "query_encoder"
 """The folder, inside a model's, of an encoder for queries alone (`raisf.retrieval.training.query_tuning` makes it)."""
@@ -72,7 +78,8 @@ def find_model(name: str | Path) -> DenseModel:
     as Contriever is. Where it holds a folder `query_encoder`, that one encodes the queries.
 
     Raises:
-        InputError: There is none, its weights are not safetensors, it brings its own code, or it does not pool by mean.
+        InputError: There is none, its weights are not safetensors, it brings its own code, or it gives a text another
+            vector than the mean over its tokens.
     """
     path = Path(minilm_package().get_model_path()) if name == MINILM else Path(name).expanduser()
     if not path.is_dir():
@@ -82,6 +89,8 @@ def find_model(name: str | Path) -> DenseModel:
     if not (path / "config.json").is_file():
         raise InputError(f"{name} is not a text encoder: {path} has no config.json; {wanted}")
     refuse_code(path, name)
+    if read_json(path / "config.json").get("is_encoder_decoder"):
+        raise InputError(f"{name} has a decoder behind its encoder: take a model that is an encoder alone")
     if not any(path.glob("*.safetensors")):
         raise InputError(
             f"{name} has no *.safetensors in {path}; {wanted}. Pickled weights (*.bin) are not read: load them where "
@@ -91,7 +100,10 @@ def find_model(name: str | Path) -> DenseModel:
     if pooling.is_file() and not _is_mean(read_json(pooling)):
         raise InputError(f"{name} does not pool by the mean over its tokens, which is all that is done here")
     steps = read_json(path / "modules.json") if (path / "modules.json").is_file() else []
-    cosine = any(str(step.get("type")).endswith(".Normalize") for step in steps)
+    kinds = [str(step.get("type")).rpartition(".")[2] for step in steps]
+    if others := [kind for kind in kinds if kind not in STEPS]:
+        raise InputError(f"{name} has a step {others[0]} in modules.json, and only {', '.join(STEPS)} are done here")
+    cosine = "Normalize" in kinds
     shorter = CONTRIEVER_QUERY if "contriever" in path.name.lower() or "contriever" in str(name).lower() else None
     if not (path / QUERIES / "config.json").is_file():
         return DenseModel(str(name), path, hash_folder(path), cosine, None, shorter)

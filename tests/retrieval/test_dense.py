@@ -90,9 +90,15 @@ def test_what_is_no_text_encoder_is_refused(model: Path, tmp_path: Path):
         (model / "1_Pooling" / "config.json").write_text(json.dumps(other))
         assert "does not pool by the mean" in error_of(model)
     shutil.rmtree(model / "1_Pooling")
+    types = [f"sentence_transformers.models.{kind}" for kind in ("Transformer", "Pooling", "Dense")]
+    (model / "modules.json").write_text(json.dumps([{"type": kind} for kind in types]))
+    assert "has a step Dense in modules.json, and only Transformer, Pooling, Normalize are done" in error_of(model)
+    (model / "modules.json").unlink()
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
     assert "Pickled weights (*.bin) are not read" in error_of(model)
     config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "is_encoder_decoder": True}))
+    assert "has a decoder behind its encoder" in error_of(model)
     (model / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "evil.Model"}}))
     assert "brings its own code" in error_of(model)
 
