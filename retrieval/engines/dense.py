@@ -104,7 +104,8 @@ def find_model(name: str | Path) -> DenseModel:
     if others := [kind for kind in kinds if kind not in STEPS]:
         raise InputError(f"{name} has a step {others[0]} in modules.json, and only {', '.join(STEPS)} are done here")
     cosine = "Normalize" in kinds
-    shorter = CONTRIEVER_QUERY if "contriever" in path.name.lower() or "contriever" in str(name).lower() else None
+    called = f"{path.name} {Path(name).name}".lower()  # a folder of the hub's cache, or behind a link, has another name
+    shorter = CONTRIEVER_QUERY if "contriever" in called else None
     if not (path / QUERIES / "config.json").is_file():
         return DenseModel(str(name), path, hash_folder(path), cosine, None, shorter)
     both = hashlib.sha256(f"{hash_folder(path)} {hash_folder(path / QUERIES)}".encode()).hexdigest()

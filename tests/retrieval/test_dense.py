@@ -163,3 +163,11 @@ def test_contrievers_queries_are_cut_at_64_tokens_and_its_passages_are_not(model
     assert torch.allclose(one, other, atol=1e-5)
     (one, other), _ = encoder.encode_passages([f"{start} Danube", f"{start} chess and music"])
     assert not torch.allclose(one, other, atol=1e-3)
+
+
+def test_what_is_contriever_is_told_by_the_models_own_name(model: Path, tmp_path: Path):
+    """Below a folder of that name, queries were cut in each process but the one that had made the index."""
+    (tmp_path / "contriever-study").mkdir()
+    assert find_model(model.rename(tmp_path / "contriever-study" / "e5")).query_tokens is None
+    (tmp_path / "contriever").symlink_to(tmp_path / "contriever-study" / "e5")
+    assert find_model(tmp_path / "contriever").query_tokens == 64
