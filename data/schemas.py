@@ -22,7 +22,7 @@ SCORINGS = ("squad", "triviaqa")
 
 def schema_of(row: dict[str, Any]) -> str:
     """Whose schema a row is in, by its keys; "plain" is `question` with `answer` or `answers`: NQ-open's, and ours."""
-    row = _opened(row)
+    row = opened(row)
     if "Question" in row or isinstance(row.get("answer"), dict):
         return "triviaqa"
     if "target_scores" in row:
@@ -45,7 +45,7 @@ def question_row(row: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: The row has no question, or no answer that can be scored.
     """
-    row = _opened(row)
+    row = opened(row)
     schema = schema_of(row)
     found = _SCHEMAS[schema](row)
     question, answers = found["question"], found["answers"]
@@ -78,7 +78,7 @@ def paragraphs(row: dict[str, Any]) -> list[tuple[str, str]]:
     Raises:
         ValueError: There are paragraphs, but not in a form that is known.
     """
-    row = _opened(row)
+    row = opened(row)
     if "paragraphs" in row or schema_of(row) == "musique":
         found = _pairs(row.get("paragraphs") or _supporting(row), "title", "paragraph_text")
     elif schema_of(row) == "strategyqa":
@@ -111,7 +111,7 @@ def joined_sentences(sentences: Iterable[str]) -> str:
     return " ".join(stripped for sentence in sentences if (stripped := sentence.strip()))
 
 
-def _opened(row: dict[str, Any]) -> dict[str, Any]:
+def opened(row: dict[str, Any]) -> dict[str, Any]:
     """A row of FlashRAG (Jin et al. 2024), whose data set's own fields stand in `metadata`, as a row of that set."""
     own = row.get("metadata")
     if "golden_answers" not in row or not isinstance(own, dict):

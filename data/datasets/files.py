@@ -10,7 +10,7 @@ from typing import Any
 from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_source, hub_sources
 from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
 from raisf.data.questions import like_a_list, numbered_row
-from raisf.data.schemas import new_paragraphs, paragraphs, schema_of
+from raisf.data.schemas import new_paragraphs, opened, paragraphs, schema_of
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
 from raisf.utils.text import clean
@@ -181,7 +181,7 @@ def _read(benchmark: Benchmark, source: Source, progress: bool) -> tuple[list[As
     for number, raw in enumerate(_rows_with_bar(source, "reading", progress), start=1):
         schema = schema_of(raw)
         # Copies of 2WikiMultihopQA may be in HotpotQA's schema, but have none of its levels.
-        if schema not in (*benchmark.schemas, "plain") or (benchmark.name == "2wiki" and "level" in raw):
+        if schema not in (*benchmark.schemas, "plain") or (benchmark.name == "2wiki" and "level" in opened(raw)):
             raise InputError(
                 f"{source.place}, question {number}: a row of {schema}, not of {benchmark.name}; name the right one"
             )

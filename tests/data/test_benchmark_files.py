@@ -335,9 +335,10 @@ def test_what_cannot_be_written_is_told(file: Split, tmp_path: Path):
         write_dataset("hotpotqa", tmp_path / "o", files={"test": tmp_path / "nowhere.json"})
     with pytest.raises(InputError, match=r"dev\.json, question 1: a row of hotpotqa, not of musique"):
         write_dataset("musique", tmp_path / "o", files={"test": source}, progress=False)
-    write_jsonl(tmp_path / "levels.jsonl", [row(1) | {"level": "hard"}])
-    with pytest.raises(InputError, match=r"levels\.jsonl, question 1: a row of hotpotqa, not of 2wiki"):
-        write_dataset("2wiki", tmp_path / "o", files={"test": tmp_path / "levels.jsonl"}, progress=False)
+    for one in (own := row(1) | {"level": "hard"}, {"question": "Who?", "golden_answers": ["Ada"], "metadata": own}):
+        write_jsonl(tmp_path / "levels.jsonl", [one])
+        with pytest.raises(InputError, match=r"levels\.jsonl, question 1: a row of hotpotqa, not of 2wiki"):
+            write_dataset("2wiki", tmp_path / "o", files={"test": tmp_path / "levels.jsonl"}, progress=False)
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(InputError, match=r"empty\.jsonl holds no questions"):
         write_dataset("hotpotqa", tmp_path / "o", files={"test": tmp_path / "empty.jsonl"}, progress=False)
