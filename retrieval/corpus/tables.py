@@ -38,6 +38,7 @@ _LOOKED_AT = 10
 """Lines behind the first by which the columns are told apart."""
 _VALUE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[ T].*)?|[^\s@]+@[^\s@]+\.\w+|https?://\S+", re.IGNORECASE)
 """A date, an address of e-mail or of a page: with another below it none of these is a column's name."""
+_NUMBER = re.compile(r"\d{1,30}")
 _SEPARATOR = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 
 _Row = tuple[int, list[str]]
@@ -167,7 +168,9 @@ def _named(rows: Iterator[_Row]) -> tuple[list[str], Iterator[_Row]]:
     below = rows if second is None else itertools.chain([second], rows)
     names = [clean(cell) for cell in first]
     pairs = list(zip(names, map(clean, second[1]), strict=True)) if second else []
-    numbered = len(pairs) == 2 and all(map(str.isdecimal, pairs[0])) and not any(map(str.isdecimal, names[1:]))
+    numbers = list(filter(_NUMBER.fullmatch, pairs[0])) if pairs else []
+    numbered = len(numbers) == 2 and (len(pairs) == 2 or int(numbers[1]) == int(numbers[0]) + 1)
+    numbered = numbered and not any(map(_NUMBER.fullmatch, names[1:]))
     values = numbered or any(all(map(_VALUE.fullmatch, pair)) for pair in pairs)
     return ([""] * len(names), itertools.chain([(line, first)], below)) if values else (names, below)
 

@@ -308,6 +308,10 @@ BOARD = "Board of ours: President; Ann. Board of ours: Treasurer; Bob."
         ("Plan;Fee (EUR, net);Notes, all\nA;39;x\n", [("Price List", "Plan: A; Fee (EUR, net): 39; Notes, all: x.")]),
         ("Fees now,,\nid,text,year\na,Ten.,1\nb,Two.,2\n", [("Fees now", "Ten."), ("Fees now", "Two.")]),
         (",value\n0,5\n1,6\n", [("Price List", "0; value: 5. 1; value: 6.")]),
+        ("1,Ada,Oslo\n2,Bob,Bern\n", [("Price List", "1; Ada; Oslo. 2; Bob; Bern.")]),
+        ("10,Ada\n25,Bob\n", [("Price List", "10; Ada. 25; Bob.")]),
+        ("2023,Oslo,Bern\n1,5,6\n", [("Price List", "2023: 1; Oslo: 5; Bern: 6.")]),
+        ("2023,2024\n2024,6\n", [("Price List", "2023: 2024; 2024: 6.")]),
         ("date,text,image\n1913,No hunting.\n", [("", "No hunting.")]),
     ],
 )  # fmt: skip
