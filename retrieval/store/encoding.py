@@ -184,6 +184,7 @@ def encode(
     encoded = iter(()) if encoder is None else _encoded(encoder, windows)
     cut = getattr(encoder, "cut", 0)
     safe = sum(itertools.compress(sizes, found))
+    new = count - safe
     try:
         with naming_full_disk(folder), progress_bar(progress) as bar:
             task = bar.add_task("encoding passages", total=count, completed=safe)
@@ -206,9 +207,9 @@ def encode(
         raise KeyboardInterrupt(f"stopped: {told}") from None
     if cut := getattr(encoder, "cut", 0) - cut:  # the nodes of a cluster do not tell
         logger.warning(
-            "%d of %d passages are longer than the %d tokens that %s reads: what stands behind these is found only by "
-            "its words, in a hybrid or bm25 index",
-            *(cut, count, getattr(encoder, "longest", 0), checkpoint.name),
+            "%d of %d passages%s are longer than the %d tokens that %s reads: what stands behind these is found only "
+            "by its words, in a hybrid or bm25 index",
+            *(cut, new, " encoded now" if new < count else "", getattr(encoder, "longest", 0), checkpoint.name),
         )
 
 

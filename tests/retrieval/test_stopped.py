@@ -64,6 +64,19 @@ def test_a_stopped_index_goes_on_with_what_was_encoded(tmp_path: Path, monkeypat
     assert {file.stat().st_nlink for file in out.rglob("*.safetensors")} == {1}
 
 
+def test_passages_that_are_not_read_to_their_end_are_told_of_those_that_are_encoded_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Those that had been encoded before the stop were none of them, and yet counted among all."""
+    long = [Passage(f"p{n}", f"{n} " + "Rechtsschutzversicherungsgesellschaften zahlen. " * 30) for n in range(10)]
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        Interrupted(patched, at=3)
+        build_index(long, tmp_path / "index", progress=False)
+    assert "longer than" not in caplog.text
+    build_index(long, tmp_path / "index", progress=False)
+    assert "2 of 2 passages encoded now are longer than the 256 tokens" in caplog.text
+
+
 @pytest.mark.parametrize("at", [1, 2])
 def test_nothing_is_kept_of_what_is_less_than_a_file(at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     Interrupted(monkeypatch, at)
