@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from raisf.retrieval.store.vectors import Vectors
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 
+logger = logging.getLogger(__name__)
+
 
 def push_index(path: Path | str, client: Any, collection: str, progress: bool = True) -> int:
     """Copies an index into a new collection, vectors and passages; nothing is encoded. One that was stopped goes on.
 
     Args:
-        path: The folder of a ColBERT index that is not compressed: PLAID's vectors cannot be copied.
+        path: The folder of a ColBERT index that is not compressed: PLAID's vectors cannot be copied. Of a hybrid one
+            the collection has the vectors alone, which is told.
         client: A `QdrantClient`.
         collection: A name that is new, or that of a push that was stopped.
         progress: Whether to show a bar on standard error.
@@ -38,9 +42,11 @@ def push_index(path: Path | str, client: Any, collection: str, progress: bool = 
     manifest = read_manifest(path)
     if manifest.kind not in ("colbert", "hybrid") or any(segment.search == "plaid" for segment in manifest.segments):
         raise InputError(
-            f"{path} is {manifest.kind}, searched by {manifest.shown_search}: only a colbert index made without "
-            "--search plaid has the vectors that Qdrant needs"
+            f"{path} is {manifest.kind}, searched by {manifest.shown_search}: only a colbert or hybrid index made "
+            "without --search plaid has the vectors that Qdrant needs"
         )
+    if manifest.kind == "hybrid":
+        logger.warning("%s is hybrid: the collection is searched by its vectors alone, without BM25", path)
     # How many points there are tells where to go on, as long as the passages lie as they did.
     rows = {segment.name: f"{SEGMENTS}/{segment.name}/{PASSAGES}" for segment in manifest.segments}
     order = json.dumps([[manifest.files[rows[one.name]].sha256, one.deleted] for one in manifest.segments])

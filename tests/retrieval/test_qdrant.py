@@ -195,9 +195,19 @@ def test_another_collection_is_never_searched_or_overwritten(
 def test_an_index_without_such_vectors_is_refused(passages: list[Passage], client: Any, tmp_path: Path):
     for engine in ("bm25", "dense"):
         build_index(passages, tmp_path / engine, engine, progress=False)
-        with pytest.raises(InputError, match="only a colbert index made with"):
+        with pytest.raises(InputError, match="only a colbert or hybrid index made with"):
             push_index(tmp_path / engine, client, "mine", progress=False)
     assert not client.collection_exists("mine")
+
+
+def test_of_a_hybrid_index_it_is_told_that_the_vectors_alone_are_searched(
+    passages: list[Passage], client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Its BM25 was left behind in silence: names that only it finds were no longer found."""
+    build_index(passages, tmp_path / "i", "hybrid", progress=False)
+    push_index(tmp_path / "i", client, "mine", progress=False)
+    assert QdrantIndex(client, "mine")("Who wrote Hamlet?", 1)[0].title == "Hamlet"
+    assert f"{tmp_path / 'i'} is hybrid: the collection is searched by its vectors alone, without BM25" in caplog.text
 
 
 def test_an_address_that_leads_nowhere_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

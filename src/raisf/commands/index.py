@@ -113,10 +113,13 @@ def index_check_command(index: Path) -> CommandResult:
     '  raisf ask "..." --index qdrant+http://127.0.0.1:6333/mine',
     resume=GO_ON,
 )
-@argument("index", type=FILE, metavar="DIR", help="a colbert index, not one made with --search plaid")
+@argument("index", type=FILE, metavar="DIR", help="a colbert or hybrid index, not one made with --search plaid")
 @argument("url", metavar="URL", help="the collection: qdrant+http://HOST:PORT/NAME; its key in $QDRANT_API_KEY")
 def index_push_command(index: Path, url: str) -> CommandResult:
-    """Copy an index into a collection of Qdrant; a stopped copy goes on."""
+    """Copy an index into a collection of Qdrant; a stopped copy goes on.
+
+    Of a hybrid index the collection is searched by the vectors alone, without BM25.
+    """
     from raisf.retrieval.engines.qdrant import connect_qdrant
     from raisf.retrieval.engines.qdrant_push import push_index
 
