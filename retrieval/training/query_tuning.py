@@ -15,6 +15,7 @@ from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, T
 from raisf.retrieval.store.manifest import INDEX, MANIFEST
 from raisf.retrieval.store.segments import alive_in, vectors_folder
 from raisf.retrieval.store.vectors import Vectors
+from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, link_or_copy, write_json
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class QueryStudent:
         Files are shared with the old index where the file system allows it; an index never changes its files.
 
         Raises:
-            InputError: `out` holds other things.
+            InputError: `out` holds other things, or files of the old index are gone.
         """
         old = self._index
         assert old.path is not None
@@ -149,5 +150,12 @@ class QueryStudent:
         with atomic_folder(out, *INDEX) as folder:
             for name in manifest.files:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                link_or_copy(old.path / name, folder / name)
+                try:
+                    link_or_copy(old.path / name, folder / name)
+                except FileNotFoundError as error:
+                    raise InputError(
+                        f"the index {old.path} is another than when the tuning began: the tuned model is saved in "
+                        f"{model.name}; `raisf index DOCS --out {out} --engine dense --checkpoint {model.name}` makes "
+                        "its index"
+                    ) from error
             write_json(folder / MANIFEST, dataclasses.asdict(manifest))

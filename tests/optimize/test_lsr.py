@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.engines.dense import Dense, find_model
 from raisf.retrieval.index import build_index, check_index, open_folder
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.training.query_tuning import QueryStudent
 from raisf.utils.errors import InputError
 from raisf.utils.text import print_of
 
@@ -209,6 +211,16 @@ def test_the_divergence_is_the_papers() -> None:
     expected = float((ours * (ours / theirs).log()).sum())
     found = divergence(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.8]]), tuning)
     assert found.tolist() == [pytest.approx(expected, rel=1e-5)]
+
+
+def test_an_index_that_is_replaced_while_it_is_tuned_leaves_a_model_that_is_told(bert: Path, tmp_path: Path) -> None:
+    """The tuning ended in a traceback, and nothing said that its model was there."""
+    learner = QueryStudent(Dense.build(PASSAGES, tmp_path / "i", bert, progress=False), 1e-3)
+    model = learner.publish(tmp_path / "model", {})
+    shutil.rmtree(tmp_path / "i")
+    with pytest.raises(InputError, match=rf"is saved in {model.path}; `raisf index DOCS --out .* --checkpoint"):
+        learner.reindex(model, tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists() and find_model(model.path).queries
 
 
 def test_what_cannot_be_tuned_is_told(index: Dense, tmp_path: Path) -> None:
