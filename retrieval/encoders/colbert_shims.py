@@ -123,7 +123,11 @@ def finish_models() -> None:
             def from_pretrained(cls, name_or_path: str, colbert_config: Any) -> Any:
                 transformers: Any = super(base, cls)  # past colbert-ai's own, which does not tell what was read
                 model, loaded = transformers.from_pretrained(
-                    name_or_path, colbert_config=colbert_config, dtype="float32", output_loading_info=True
+                    name_or_path,
+                    colbert_config=colbert_config,
+                    dtype="float32",
+                    trust_remote_code=False,
+                    output_loading_info=True,
                 )
                 check_weights(model, loaded, Path(name_or_path))
                 return model
