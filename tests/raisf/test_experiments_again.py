@@ -117,7 +117,8 @@ def test_intervals_of_what_is_read_do_not_depend_on_who_answered_first():
     records = {}
     for number, name in enumerate(names):
         passages = [{"pid": pid} for pid in "abcdefgh"[number % 4 : number % 4 + 1 + number % 3]]
-        records[name] = {"trace": {"root": {"passages": passages, "sub_questions": []}}}
+        root = {"route": "passages", "passages": passages, "sub_questions": []}
+        records[name] = {"trace": {"root": root}}
     found = []
     for seed in range(3):
         shuffled = random.Random(seed).sample(names, len(names))
