@@ -216,9 +216,13 @@ def test_ctrl_c_ends_the_question_and_its_calls(scripted, plan, shelf):
     assert len(lm.calls) == spent < 30
 
 
-def test_the_search_runs_beside_the_self_knowledge_judge(ask, scripted, plan, shelf):
-    lm = scripted(root=plan(know=True), sleep=0.03)
-    cost = ask(RAISF(shelf), lm).cost
+def test_the_search_runs_beside_the_self_knowledge_judge(ask, read, plan, shelf):
+    def answer(fields):
+        while not shelf.queries:  # the judge speaks once the search has begun
+            time.sleep(0.001)
+        return read({"root": plan(know=True)}, fields)
+
+    cost = ask(RAISF(shelf), ScriptedLM(answer)).cost
     assert (cost.retrievals, cost.discarded_retrievals, len(shelf.queries)) == (0, 1, 1)
 
 
