@@ -15,7 +15,7 @@ The prompt ends after the first output's name and colon; demonstrations are whol
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import dspy
 from dspy.adapters.utils import apply_output_field_defaults
@@ -37,7 +37,7 @@ from raisf.lm.chat import (
 from raisf.lm.chat_format import ChatCall
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, limit_of, seeds_of
-from raisf.lm.reading import once, read_field, without_thinking
+from raisf.lm.reading import may_be_list, once, read_field, without_thinking
 from raisf.lm.streaming import MarkedStream, pieces
 from raisf.utils.errors import InputError
 
@@ -156,7 +156,7 @@ class CompactAdapter(WholeReplies):
         inputs = {
             line.casefold()
             for name, field in signature.input_fields.items()
-            for line in (name, name.removesuffix("s") if _is_list(field.annotation) else name)
+            for line in (name, name.removesuffix("s") if may_be_list(field.annotation) else name)
         }
         text = self._said(signature) + completion
         # The first line is the first output's, whatever it begins with, but where another block gives that output.
@@ -312,11 +312,6 @@ def adapter_named(name: str) -> dspy.Adapter:
 
 def _scored_of(lm: dspy.BaseLM, signature: type[dspy.Signature]) -> Values:
     return scored(signature, getattr(lm, "scores_bools", False))
-
-
-def _is_list(annotation: Any) -> bool:
-    """Whether a field may hold a list, of which each item is a line of its own."""
-    return any((get_origin(kind) or kind) in (list, tuple) for kind in (annotation, *get_args(annotation)))
 
 
 def _read(text: str, annotation: Any, name: str, may_be_empty: bool = True) -> Any:

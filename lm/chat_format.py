@@ -12,11 +12,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
+from raisf.lm.reading import may_be_list
 from raisf.lm.streaming import CHAT, Markers
 
 LONGEST_SYSTEM, MOST_FIELDS = 50_000, 100
@@ -162,7 +163,7 @@ def _value(text: str, annotation: Any) -> Any:
     """A field's value from its text; None where that says None."""
     if text == "None" and type(None) in get_args(annotation):
         return None
-    if any(get_origin(kind) is list for kind in (annotation, *get_args(annotation))):
+    if may_be_list(annotation):
         try:
             return list(json.loads(text))
         except (ValueError, TypeError, RecursionError):

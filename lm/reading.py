@@ -223,6 +223,11 @@ def _type_name(annotation: Any) -> str:
     return getattr(annotation, "__name__", None) or str(annotation)
 
 
+def may_be_list(annotation: Any) -> bool:
+    """Whether a field of this type may hold a list."""
+    return any((get_origin(kind) or kind) in (list, tuple) for kind in (annotation, *get_args(annotation)))
+
+
 def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool) -> Any:
     """A field's value out of its section, or out of a JSON object.
 
