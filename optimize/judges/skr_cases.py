@@ -20,14 +20,18 @@ logger = logging.getLogger(__name__)
 def skr_cases(
     program: SKR, trainset: Sequence[dspy.Example], *, threads: int = 8, journal: Journal | None = None
 ) -> list[Case]:
-    """Asks each training question with and without retrieval; those where it made a difference are the cases.
+    """Asks each training question with and without retrieval; those that were right either way are the cases.
 
-    A question says nothing and is no case whose two answers are both right or both wrong, or of which one could not be
-    read, or was cut off. The journal keeps what each answer is worth; what has no value there is asked again.
+    Retrieval helped where only the answer with passages is right. A question says nothing and is no case whose answers
+    are both wrong, or of which one could not be read, or was cut off. The journal keeps what each answer is worth; what
+    has no value there is asked again.
 
     Raises:
-        InputError: A question has no gold answer, or retrieval made no difference anywhere.
+        InputError: A question has no gold answer, or none was answered right, with passages or without.
         LMError: The LM failed on ten questions in a row, or on all; or most of its replies cannot be read.
+
+    Source:
+        Wang et al. 2023, arXiv 2310.05002, Eq. 4.
     """
     check_answered(trainset, "training")
 
@@ -47,10 +51,10 @@ def skr_cases(
     check_labelled(len(asked), len(unreadable))
     if told := missing_labels(len(asked), len(unreadable), len(failed - unreadable), error):
         logger.warning(told)
-    differ = [question for question in labelled if helped.of[question] != without.of[question]]
-    if not differ:
+    right_once = [question for question in labelled if helped.of[question] or without.of[question]]
+    if not right_once:
         raise InputError(
-            f"retrieval made no difference on any of {len(labelled)} training questions: "
+            f"none of {len(labelled)} training questions was answered right, with passages or without: "
             "give more of them, some that the LM knows and some that the passages answer"
         )
-    return [Case(question=question, helped=helped.of[question] > without.of[question]) for question in differ]
+    return [Case(question=question, helped=helped.of[question] > without.of[question]) for question in right_once]

@@ -14,7 +14,7 @@ from raisf.utils.errors import InputError
 
 @dataclass(kw_only=True, eq=False)
 class FitSKR(Optimizer):
-    """Asks an SKR-knn every training question with and without retrieval, and keeps where that made a difference.
+    """Asks an SKR-knn every training question with and without retrieval, and keeps which of the right ones needed it.
 
     One that was fitted before keeps its cases. The other optimizers do the same first where they find one that was not.
 

@@ -33,14 +33,14 @@ _ONCE = threading.RLock()
 
 
 class Case(TypedDict):
-    """A training question, and whether it was right only with retrieval (helped) or only without."""
+    """A training question that was answered right, and whether only with retrieval (helped)."""
 
     question: str
     helped: bool
 
 
 class SKR(Program):
-    """Answers from memory what resembles questions that were right without retrieval, and retrieves for the rest.
+    """Answers from memory what resembles questions that needed no retrieval to be right, and retrieves for the rest.
 
     It has to be fitted (`raisf.FitSKR`) to the LM and the index that it runs with. What it has learnt is `cases`, which
     an artifact keeps as an option.

@@ -214,7 +214,7 @@ def test_an_skr_is_fitted_alone_or_before_anything_else(world: Any, oracle: Any)
     assert program.cases is None and fitted.cases
     first = raisf.LabeledJudges(**QUIET).compile(program, trainset=world.train[:16])
     assert first.cases == fitted.cases
-    with pytest.raises(InputError, match="has no gold answer"):  # and not that retrieval made no difference
+    with pytest.raises(InputError, match="has no gold answer"):  # and not that none was right
         raisf.FitSKR(**QUIET).compile(program, trainset=[dspy.Example(question="Who?").with_inputs("question")])
     other = RAISF(program.retriever)
     other.set_lm(program.answer_from.lm)

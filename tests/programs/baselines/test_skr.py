@@ -13,15 +13,17 @@ from raisf.programs.baselines.skr import SKR, vote
 from raisf.utils.errors import InputError
 
 RIVERS = ["Which river flows through Velm?", "How long is the river Oss?", "Where does the river Tarn begin?"]
+SUM = "What is one and one?"
 WRITERS = ["Who wrote the novel Ember?", "Which novel did Ada write first?", "Who is the author of Dusk?"]
 
 
 def script():
-    """Knows the writers by heart, reads the rivers, and is wrong about both the other way round."""
+    """Knows the writers by heart, reads the rivers, and is wrong about both the other way round; always adds right."""
 
     def respond(fields):
         knows, reads = "river" not in fields["question"], "passages" in fields
-        return {"evidence": "e", "reasoning": "r", "answer": "right" if knows != reads else "wrong"}
+        right = knows != reads or fields["question"] == SUM
+        return {"evidence": "e", "reasoning": "r", "answer": "right" if right else "wrong"}
 
     return ScriptedLM(respond)
 
@@ -49,11 +51,12 @@ def test_a_question_is_treated_like_the_training_questions_it_resembles(ask, fit
     assert (trace.cost.lm_calls, trace.cost.retrievals) == (1, 0)
 
 
-def test_fitting_keeps_where_retrieval_made_a_difference_and_drops_ties(shelf, fit):
-    train = [*examples([RIVERS[0], WRITERS[0]]), *examples([RIVERS[1]], "neither")]
+def test_fitting_keeps_what_was_right_and_whether_it_needed_retrieval_as_the_papers_equation_4(shelf, fit):
+    train = [*examples([RIVERS[0], WRITERS[0], SUM]), *examples([RIVERS[1]], "neither")]
     with dspy.context(lm=script()):
         program = fit(SKR(shelf), train)
-    assert program.cases == [{"question": RIVERS[0], "helped": True}, {"question": WRITERS[0], "helped": False}]
+    helped = {RIVERS[0]: True, WRITERS[0]: False, SUM: False}
+    assert program.cases == [{"question": question, "helped": needed} for question, needed in helped.items()]
 
 
 def test_labels_come_from_answers_step_by_step_as_in_the_paper_or_from_answers_at_once(shelf, fit):
@@ -78,7 +81,7 @@ def test_labels_come_from_the_lms_of_the_program_itself(shelf, fit):
 
 
 def test_a_training_set_that_says_nothing_is_refused(shelf, fit):
-    with dspy.context(lm=script()), pytest.raises(InputError, match="no difference on any of 1 training questions"):
+    with dspy.context(lm=script()), pytest.raises(InputError, match="none of 1 training questions was answered right"):
         fit(SKR(shelf), examples(RIVERS[:1], "neither"))
 
 
