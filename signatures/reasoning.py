@@ -86,7 +86,7 @@ class Topic(dspy.Signature):
 class PassageReview(dspy.Signature):
     """Set aside what you know yourself about the topic, and use the passages alone.
 
-    Check them one by one, step by step: what does each say that helps to answer the question?
+    Check the passages one by one, step by step: what does each say that helps to answer the question?
     """
 
     question: str = dspy.InputField()

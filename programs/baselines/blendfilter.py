@@ -24,9 +24,10 @@ from raisf.signatures.reasoning import (
 )
 from raisf.utils.text import clean
 
-_TOPIC = "Name to yourself the topic of the question. "
+_TOPIC = "Name to yourself the topic of the question, and set aside what you know about it. "
+_ASIDE = "Set aside what you know yourself about the topic, and use the passages alone."
 _FILTER = (
-    "Set aside what you know yourself, and check each passage step by step. "
+    "Check each passage step by step. "
     "Then list only the numbers, counted from 1, of the passages that help to answer the question; "
     "give an empty list if there is none."
 )
@@ -40,8 +41,8 @@ class BlendFilter(Program):
     the LM writes from memory. Each query's top k are filtered on their own, and the answer is reasoned over the union
     of what is left. The filter names the question's topic, reviews the passages one by one with its own knowledge of
     the topic set aside, and then gives the numbers of the helpful ones: three calls. A yes/no question takes two,
-    without the topic, and is answered with yes or no. A filter that cannot be read keeps nothing; where nothing is left
-    at all the answer is reasoned from memory.
+    without a word of the topic, and is answered with yes or no. A filter that cannot be read keeps nothing; where
+    nothing is left at all the answer is reasoned from memory.
 
     Args:
         retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
@@ -135,14 +136,12 @@ class BlendFilter(Program):
         if steps and passages:
             self._filter_in_steps(run, question, passages)
             return
-        signature: Any = self.filter.signature
-        instructions = signature.instructions.replace(_TOPIC, "") if self._closed(question) else signature.instructions
-        judge_listwise(run, self.filter, question, passages, signature=signature.with_instructions(instructions))
+        form = {"signature": _without(self.filter, _TOPIC)} if self._closed(question) else {}
+        judge_listwise(run, self.filter, question, passages, **form)
 
     def _filter_in_steps(self, run: Run, question: str, passages: list[JudgedPassage]) -> None:
         topic = None if self._closed(question) else run.ask(self.topic, question=question)
-        signature: Any = self.review.signature
-        told = {"topic": clean(topic.topic)} if topic else {"signature": signature.delete("topic")}
+        told = {"topic": clean(topic.topic)} if topic else {"signature": _without(self.review, _ASIDE).delete("topic")}
         reviewed = run.ask(self.review, question=question, passages=texts(passages), **told)
         if reviewed:
             judge_listwise(run, self.choose, question, passages, review=clean(reviewed.review))
@@ -161,3 +160,9 @@ class BlendFilter(Program):
     def _internal(self, run: Run, question: str) -> str:
         prediction = run.ask(self.write, question=question)
         return clean(prediction.background) if prediction else ""
+
+
+def _without(predictor: dspy.Predict, sentence: str) -> Any:
+    """A predictor's signature whose instructions leave out a sentence."""
+    signature: Any = predictor.signature
+    return signature.with_instructions(signature.instructions.replace(sentence, "").strip())

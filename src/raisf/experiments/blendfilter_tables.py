@@ -59,6 +59,8 @@ QUERIES = table(
 
 
 ACROSS = "best of the top_p"
+Samples = dict[str, dict[str, dict[str, RecordsById]]]
+"""Records by program, top_p and sample."""
 
 
 def check_gold(workspace: "Workspace") -> None:
@@ -94,36 +96,49 @@ def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
 
 
 def best_of(workspace: "Workspace", answers: Answers) -> list[Section]:
-    """BlendFilter's sampling figure: the mean of several samples, and the share that any of them has right.
+    """BlendFilter's sampling figure: the mean of several samples, and the best of them, by exact match and by F1.
 
     The paper's is the best of the first sample at each top_p; the others are ours. Labels are
     `program, top_p P, sample N`; the greedy answer is sample 1 of top_p 0.
     """
-    samples: dict[str, dict[str, dict[str, RecordsById]]] = {}
+    samples: Samples = {}
     for label, records in answers.items():
         program, top_p, sample = label.split(", ")
         samples.setdefault(program, {}).setdefault(top_p, {})[sample] = records
-    found: dict[str, dict[str, Score]] = {}
+    text = (
+        f"n = {len(workspace.test)}. best of several: what the best of the sampled answers has; one: the mean of them."
+    )
     firsts: dict[str, list[str]] = {}  # of which --only may have left some out
     for program, of in samples.items():
-        cells = found.setdefault(program, {})
-        for top_p, drawn in of.items():
-            values = [[one[name]["em"] for one in drawn.values()] for name in sorted(next(iter(drawn.values())))]
-            made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
-            cells |= dict(zip(_columns(of, top_p), made, strict=False))
-        first = {top_p: drawn["sample 1"] for top_p, drawn in of.items() if "sample 1" in drawn}
-        if len(first) > 1:
+        if len(first := _firsts(of)) > 1:
             firsts.setdefault(", ".join(first), []).append(program)
-            names = next(iter(first.values()))
-            cells[ACROSS] = bootstrap([max(one[name]["em"] for one in first.values()) for name in names])
-    columns = sorted(dict.fromkeys(column for cells in found.values() for column in cells), key=ACROSS.__eq__)
-    rows: list[list[Cell]] = [[program, *map(cells.get, columns)] for program, cells in found.items()]
-    text = f"n = {len(workspace.test)}. best of several: any of the sampled answers is right; one: the mean of them."
     told = "; ".join(f"{', '.join(programs)}: of the first at {tops}" for tops, programs in firsts.items())
     text += f" {ACROSS}, as in the paper: {told}." if told else ""
     text += " Every call of a program is sampled, those before the answer, too."
-    faults = fault_lines(summaries(answers))
-    return [Section("", ["exact match", *columns], rows, joined(text, faults), main=None)]
+    text = joined(text, fault_lines(summaries(answers)))
+    found = [_best_by("em", "", "exact match", samples, text)]
+    return found if workspace.measure == "accuracy" else [*found, _best_by("f1", "F1", "F1", samples)]
+
+
+def _best_by(measure: str, title: str, heading: str, samples: Samples, text: str = "") -> Section:
+    found: dict[str, dict[str, Score]] = {}
+    for program, of in samples.items():
+        cells = found.setdefault(program, {})
+        for top_p, drawn in of.items():
+            values = [[one[name][measure] for one in drawn.values()] for name in sorted(next(iter(drawn.values())))]
+            made = [bootstrap([sum(row) / len(row) for row in values]), bootstrap([max(row) for row in values])]
+            cells |= dict(zip(_columns(of, top_p), made, strict=False))
+        if len(first := _firsts(of)) > 1:
+            names = sorted(next(iter(first.values())))
+            cells[ACROSS] = bootstrap([max(one[name][measure] for one in first.values()) for name in names])
+    columns = sorted(dict.fromkeys(column for cells in found.values() for column in cells), key=ACROSS.__eq__)
+    rows: list[list[Cell]] = [[program, *map(cells.get, columns)] for program, cells in found.items()]
+    return Section(title, [heading, *columns], rows, text, main=None)
+
+
+def _firsts(of: Mapping[str, Mapping[str, RecordsById]]) -> dict[str, RecordsById]:
+    """A program's first sample at each top_p."""
+    return {top_p: drawn["sample 1"] for top_p, drawn in of.items() if "sample 1" in drawn}
 
 
 def _columns(of: Mapping[str, Mapping[str, RecordsById]], top_p: str) -> list[str]:

@@ -323,7 +323,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "blendfilter-sampling": Experiment(
         "Answers sampled instead of greedy",
         f"{BLEND}, its sampling figure",
-        _samples("blendfilter", "cot-rag"),
+        _samples("blendfilter", "iter-retgen", "cot-rag"),
         blendfilter_tables.best_of,
         departs=_PLAIN,
     ),

@@ -82,6 +82,7 @@ def test_the_form_goes_by_the_question_unless_it_is_told(ask, library, question,
     answers = [prompt for prompt in prompts if "## reasoning ##" in prompt]
     assert filters and answers
     assert any("general topic" in prompt or "the topic of" in prompt for prompt in prompts) == (not closed)
+    assert any("set aside" in prompt.lower() for prompt in filters) == (not closed)
     assert all(("The answer is yes or no only." in prompt) == closed for prompt in answers)
 
 
