@@ -57,7 +57,7 @@ def add_to_index(
     Args:
         path: The index folder.
         docs: A file or folder (see `reading.read_documents`), or passages.
-        encoding: How the files are encoded; None: by byte order mark, else UTF-8.
+        encoding: See `raisf.retrieval.corpus.reading.read_documents`.
         progress: Whether to show a bar on standard error.
         skip: Is told of each file of a folder that is skipped, and may raise; None: they are logged as warnings.
 

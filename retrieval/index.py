@@ -73,7 +73,7 @@ def build_index(
             (dense's default), a folder, or a hub id. None: that of the index that stands at `out`, else the default.
         search: For colbert and hybrid: "auto", "exact" or "plaid" (see `Index.build`). None: that of the index of this
             engine that stands at `out`, else "auto".
-        encoding: How the files are encoded; None: by byte order mark, else UTF-8.
+        encoding: See `raisf.retrieval.corpus.reading.read_documents`.
         progress: Whether to show a bar on standard error.
         skip: Is told of each file of a folder that is skipped, and may raise (`documents.stop` does); None: they are
             logged as warnings.

@@ -14,7 +14,7 @@ from raisf.retrieval.passage import Passage, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.files import sha256_file
 
-_RECIPE = 29
+_RECIPE = 30
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
 
 _NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
@@ -28,7 +28,7 @@ class Document:
     Attributes:
         name: Its path within the folder that was asked for; the `source` of its passages.
         file: Where it is.
-        encoding: How its text is encoded; None: by its byte order mark, else UTF-8.
+        encoding: See `reading.read_documents`.
     """
 
     name: str

@@ -66,6 +66,20 @@ def marked_encoding(start: bytes) -> str | None:
     return next((encoding for mark, encoding in _BOMS.items() if start.startswith(mark)), None)
 
 
+def told_encoding(raw: BinaryIO, given: str | None) -> str | None:
+    """The encoding of a file: what its byte order mark tells, UTF-8 where it is that, else the given one.
+
+    Args:
+        raw: The file at its beginning, where it then stands again.
+        given: That of the files that are not UTF-8; None: nobody says.
+    """
+    marked = marked_encoding(raw.read(4))
+    raw.seek(0)
+    if marked or given is None or codecs.lookup(given).name.startswith("utf"):
+        return marked or given
+    return "utf-8" if _is_utf8(raw, given) else given
+
+
 def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError:
     """The error for text that is not in the encoding it should be in, or no text at all."""
     if isinstance(error, UnicodeDecodeError) and len(_CONTROL.findall(error.object)) > _BINARY * len(error.object):
@@ -104,11 +118,7 @@ def _is_utf8(raw: BinaryIO, encoding: str) -> bool:
 
 
 def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
-    if encoding is None:
-        encoding = marked_encoding(raw.read(4)) or "utf-8"
-        raw.seek(0)
-    elif not codecs.lookup(encoding).name.startswith("utf") and _is_utf8(raw, encoding):
-        encoding = "utf-8"
+    encoding = told_encoding(raw, encoding) or "utf-8"
     number = 0
     with io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:
         try:

@@ -11,7 +11,7 @@ from unicodedata import category
 import ujson
 
 from raisf.data.schemas import joined_sentences
-from raisf.retrieval.corpus.lines import marked_encoding, read_lines
+from raisf.retrieval.corpus.lines import read_lines, told_encoding
 from raisf.retrieval.corpus.splitting import BREAK, pieces_of, split_text
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
@@ -80,8 +80,8 @@ def read_jsonl_rows(file: Path, name: str, encoding: str | None) -> Iterator[Pas
 def read_json_rows(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of the rows in a json file's list."""
     with file.open("rb") as raw:
-        marked = marked_encoding(raw.read(4))
-    for number, row in enumerate(stream_array(file, encoding=encoding or marked), start=1):
+        encoding = told_encoding(raw, encoding)
+    for number, row in enumerate(stream_array(file, encoding=encoding), start=1):
         if not isinstance(row, dict):
             raise InputError(f'{name}, row {number}: expected {{"text": ...}}, found {type(row).__name__}')
         yield from row_passages(row, name, number, "row")

@@ -36,8 +36,8 @@ def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Pa
 
     Args:
         path: A file or a folder.
-        encoding: How the files are encoded. None: by the byte order mark (html: or its own declaration), else UTF-8.
-            Nothing is guessed: a wrong guess would fill the index with garbled words and tell nobody.
+        encoding: Of the files that are not UTF-8 and have no byte order mark. None: UTF-8 (html: or its own
+            declaration). Nothing is guessed: a wrong guess would fill the index with garbled words and tell nobody.
 
     Raises:
         InputError: Nothing at the path, an unknown kind of file, another encoding, a broken line, a missing column,

@@ -1,9 +1,10 @@
 """How a web page is encoded: what it declares, and what browsers mean by that."""
 
 import codecs
+import io
 import re
 
-from raisf.retrieval.corpus.lines import marked_encoding, wrong_encoding
+from raisf.retrieval.corpus.lines import told_encoding, wrong_encoding
 from raisf.utils.errors import InputError
 
 # How far into a page its encoding must be declared. Source: the HTML standard, section 4.2.5.4.
@@ -54,20 +55,20 @@ def declared_charset(page: bytes) -> str | None:
 
 
 def decoded(raw: bytes, name: str, encoding: str | None) -> str:
-    """The text of a page, in the encoding that is given, marked or declared; in UTF-8 where nothing says.
+    """The text of a page, in the encoding that `told_encoding` finds or it declares; in UTF-8 where nothing says.
 
     Args:
         raw: The page.
         name: What an error calls it.
-        encoding: What the user says it is in; None: nothing.
+        encoding: What the user says it is in if it is not UTF-8; None: nothing.
 
     Raises:
         InputError: It is not in that encoding, or nobody knows the one that it declares.
     """
-    marked = marked_encoding(raw)
-    used: str = encoding or marked or declared_charset(raw) or "utf-8"
+    told = told_encoding(io.BytesIO(raw), encoding)
+    used = told or declared_charset(raw) or "utf-8"
     try:
-        if not (encoding or marked):
+        if not told:
             codec = codecs.lookup(_LABELS.get(used.lower(), used)).name
             if codec not in _DECLARABLE:
                 raise LookupError

@@ -212,6 +212,16 @@ def test_another_encoding_is_never_guessed_but_can_be_named(write: Write):
         assert f"unknown encoding '{no_text}'" in reading_error_of(file, no_text)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["a.txt", "a.html", "a.json"])
+def test_an_encoding_that_is_named_is_for_the_files_that_are_not_utf_8(write: Write, name: str, encoding: str):
+    contents = {"a.html": '<meta charset="utf-8"><p>Café für 3 €</p>', "a.json": '[{"text": "Café für 3 €"}]'}
+    file = write(name, contents.get(name, "Café für 3 €").encode(encoding))
+    assert [passage.text for passage in read_documents(file, "cp1252")] == ["Café für 3 €"]
+    file = write(name, contents.get(name, "Café für 3 €").encode("cp1252"))
+    assert [passage.text for passage in read_documents(file, "cp1252")] == ["Café für 3 €"]
+
+
 def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
     (passage,) = read_documents(write("s.jsonl", '{"text": "bad \\ud800 escape"}'))
     passage.text.encode("utf-8")

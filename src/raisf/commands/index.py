@@ -28,7 +28,8 @@ USELESS = {"bm25": ("checkpoint", "search", "ray"), "dense": ("search",)}
 encoding_option = option(
     "--encoding",
     metavar="NAME",
-    help="encoding of all text files, such as latin-1; default: that of their byte order mark, else UTF-8",
+    help="encoding of the text files that are not UTF-8, such as latin-1; default: that of their byte order mark, "
+    "in html the one that the page declares, else UTF-8",
 )
 strict_option = option(
     "--strict",
