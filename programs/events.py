@@ -122,7 +122,7 @@ Event = Annotated[
 ]
 
 
-OUTCOME = ("evidence", "found_afterwards", "cited", "grounded", "from_passage", "readable", "seconds")
+OUTCOME = tuple(name for name in AnswerEvent.model_fields if name not in ("type", "node", "answer", "route", "reason"))
 """What an `AnswerEvent` tells of its node beside the answer, its route and its reason."""
 
 
