@@ -96,7 +96,11 @@ def check_names(where: Where, known: Iterable[str]) -> None:
     known = {"id", "title", "source", *map(_composed, known)}
     if unknown := sorted(where.names - known):
         fields = ", ".join(name if _PLAIN.fullmatch(name) else f"`{name}`" for name in sorted(known))
-        raise InputError(f"no passage has a field {unknown[0]!r} (in the filter {where.text!r}); there are {fields}")
+        alike = [name for name in sorted(known) if name.lower() == unknown[0].lower()]
+        but = f", but {alike[0]!r}" if alike else ""
+        raise InputError(
+            f"no passage has a field {unknown[0]!r}{but} (in the filter {where.text!r}); there are {fields}"
+        )
 
 
 class _Parser:

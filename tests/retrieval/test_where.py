@@ -139,6 +139,8 @@ def test_numbers_beyond_what_a_float_holds_are_compared():
 def test_a_misspelt_field_is_told_instead_of_finding_nothing():
     with pytest.raises(InputError, match=r"no passage has a field .pgae.*there are id, page, source, title, `unit"):
         check_names(parse_where("pgae = 3"), ["page", "unit price"])
+    with pytest.raises(InputError, match=r"no passage has a field 'Page', but 'page' \(in the filter 'Page = 3'\)"):
+        check_names(parse_where("Page = 3"), ["page", "unit price"])
     check_names(parse_where("`unit price` = 3"), ["page", "unit price"])
 
 
