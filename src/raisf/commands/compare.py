@@ -34,7 +34,7 @@ from raisf.utils.errors import InputError
     required=True,
     metavar="A,B,...",
     help="names that `raisf programs` lists, folders made by `raisf compile`, and package.module:Class for "
-    "modules of your own; LABEL=NAME gives one a label",
+    "modules of your own (compiled: package.module:Class@FOLDER); LABEL=NAME gives one a label",
 )
 @option("--test", type=FILE, required=True, metavar="FILE", help="questions (JSON or JSON Lines)")
 @option(
