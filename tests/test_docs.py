@@ -2,16 +2,40 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import raisf
+from raisf.optimize.compile import OTHERS, PROMPTS
+from raisf.programs.registry import PROGRAMS
+from raisf.programs.trace import Route
 
 ROOT = Path(__file__).parent.parent
 
 
 def blocks(document: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)
+
+
+def test_every_name_of_raisf_stands_in_a_page():
+    pages = "".join(page.read_text("utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    assert [name for name in raisf.__all__ if not re.search(rf"(raisf\.|`){name}\b", pages)] == []
+
+
+def test_the_page_about_python_lists_every_way_of_compiling_and_every_program():
+    page = (ROOT / "docs/python.md").read_text("utf-8")
+    ways = [f'| `{kind.__name__}` | `"prompts"`, `strategy="{name}"` |' for name, kind in PROMPTS.items()]
+    ways += [f'| `{kind.__name__}` | `"{name}"` |' for name, kind in OTHERS.items()]
+    ways[0] = '| `LabeledJudges` | `"prompts"` |'  # the default
+    assert [way for way in ways if way not in page] == []
+    programs = [f"`{kind.__name__}` (`{name}`)" for name, kind in PROGRAMS.items()]
+    assert [program for program in programs if program not in page] == []
+
+
+def test_the_page_about_viewing_lists_every_route():
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/viewing.md").read_text("utf-8"), re.MULTILINE)
+    assert [*get_args(Route)] == [route for route in listed if route in get_args(Route)]
 
 
 @pytest.mark.slow
