@@ -25,7 +25,7 @@ _NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1"
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("kind", "route", "error"), (str, NoneType)),
     **dict.fromkeys(("recall", "precision"), (int, float, NoneType)),
-    **{"accuracy": (int, float), "cost": dict, "read": int, "unreadable": int},
+    **{"accuracy": (int, float), "cost": dict, "read": int, "unreadable": int, "threads": int},
 }
 _SHARES = ("em", "f1", "accuracy", "recall", "precision")
 # What else a record tells, and counts as where it does not; what was read is then told by its calls (`counts`).

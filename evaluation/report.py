@@ -41,11 +41,13 @@ class Report:
             questions that have gold and that it searched for: 0 where it found nothing, or kept nothing. None: no such.
         precision: Share of these passages that is gold, over the same questions.
         cost: Means a question, by the names in a record's cost: lm_calls, unmetered_calls (of which nobody told the
-            tokens), prompt_tokens, completion_tokens, retrievals, discarded_retrievals, seconds.
+            tokens), prompt_tokens, completion_tokens, retrievals, discarded_retrievals, seconds (from asking to answer:
+            a question also waits for those that are asked at the same time).
         unreadable: LM outputs that could not be read, over all questions; a judgement among them is no verdict, an
             answer among them is wrong.
         outputs: LM outputs in all, read and unreadable.
         errors: Questions that ended in an error.
+        threads: How many questions were asked at a time, each number that its records tell; none of older records.
         risk: Exact match of the surest answers (`raisf.evaluation.risk`); None where no record has a confidence. An
             answer without one stands above those that nothing supports and below all others; where there is none, last.
     """
@@ -61,6 +63,7 @@ class Report:
     unreadable: int
     outputs: int
     errors: int
+    threads: tuple[int, ...] = ()
     risk: RiskCoverage | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -74,6 +77,7 @@ class Report:
             "unreadable": self.unreadable,
             "outputs": self.outputs,
             "errors": self.errors,
+            "threads": list(self.threads),
             **({"risk": self.risk.as_dict()} if self.risk is not None else {}),
         }
 
@@ -84,8 +88,9 @@ class Report:
 
     def table(self, title: str = "") -> DataTable:
         """The report for the terminal."""
-        notes = "\n".join(filter(None, [caution(self.em.n), UNCOUNTED * bool(self.errors)])) or None
-        table = DataTable("", "value", title=title or None, title_justify="left", show_header=False, caption=notes)
+        notes = [caution(self.em.n), f"seconds: {waited([self])}.", UNCOUNTED * bool(self.errors)]
+        told = "\n".join(filter(None, notes))
+        table = DataTable("", "value", title=title or None, title_justify="left", show_header=False, caption=told)
         table.add_row("exact match", str(self.em))
         table.add_row("token F1", str(self.f1))
         table.add_row("accuracy", str(self.accuracy))
@@ -134,6 +139,7 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
         unreadable=unreadable,
         outputs=outputs,
         errors=sum(row["error"] is not None for row in rows),
+        threads=tuple(sorted({row["threads"] for row in rows if "threads" in row})),
         risk=_risk(rows),
     )
 
@@ -141,6 +147,13 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
 def summaries(records: Mapping[str, RecordsById]) -> dict[str, Report]:
     """By the label of each program, the report of its records."""
     return {label: summarise(of.values()) for label, of in records.items()}
+
+
+def waited(reports: Iterable[Report]) -> str:
+    """What the seconds of a question are: most of them may be a wait for those that are asked at the same time."""
+    threads = sorted({number for report in reports for number in report.threads})
+    told = f"{' or '.join(map(str, threads))} question{'s' * (threads != [1])} at a time"
+    return f"from asking to answer, {told if threads else 'waiting for other questions included'}"
 
 
 def _risk(rows: Sequence[dict[str, Any]]) -> RiskCoverage | None:

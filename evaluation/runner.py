@@ -177,8 +177,9 @@ def evaluate(
 ) -> Report:
     """Scores a program on questions with gold answers; a killed run resumes where it was.
 
-    Each question becomes one record in `out` (question, gold, prediction, em, f1, accuracy, route, cost, trace, error),
-    appended as it finishes. Called again with the same `out` it asks only what has no record or ended in an error.
+    Each question becomes one record in `out` (question, gold, prediction, em, f1, accuracy, route, cost, trace, error,
+    threads: how many were asked at a time), appended as it finishes. Called again with the same `out` it asks only what
+    has no record or ended in an error.
     Its indexes forget what was searched for before: else a program's seconds would depend on who came before it.
 
     Args:
@@ -224,7 +225,7 @@ def evaluate(
             nonlocal failure
             if outcome.error is None:
                 answer_of(outcome.prediction, program)  # a module of the user's own may give none
-            records.add(record_of(outcome))
+            records.add({**record_of(outcome), "threads": min(threads, len(examples))})
             failure = outcome.error or failure
             bar.update(task, advance=1, score=_running(records))
 

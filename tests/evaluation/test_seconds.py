@@ -8,11 +8,15 @@ import dspy
 import pytest
 
 from raisf.evaluation import cluster
+from raisf.evaluation.records import read_records
+from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.lm.local import engine
 from raisf.lm.local.model import LocalLM
 from raisf.programs.baselines import skr
 from raisf.programs.baselines.rag import RAG
+from raisf.reports import plots
+from raisf.reports.report import cost_section
 from raisf.retrieval.engines import dense
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
@@ -103,3 +107,32 @@ def test_what_one_program_has_searched_for_is_searched_for_again_by_the_next(
         program.set_lm(lm)
         evaluate(program, ASKED, progress=False)
     assert len(searches) == sum(encoded) == 2 * len(ASKED)
+
+
+class Answers(dspy.Module):
+    """A program that asks nobody."""
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return dspy.Prediction(answer=question)
+
+
+def test_how_many_questions_were_asked_at_a_time_is_told_with_their_seconds(tmp_path: Path) -> None:
+    """A question's seconds were told bare: with 32 at a time they are some fifteen times those of one by itself."""
+    report = evaluate(Answers(), ASKED, tmp_path / "r.jsonl", threads=2, progress=False)
+    assert report.as_dict()["threads"] == [2] and "seconds: from asking to answer, 2 questions at a" in caption(report)
+    shown = evaluate(Answers(), ASKED, tmp_path / "r.jsonl", threads=8, progress=False)
+    assert shown.threads == (2,), "nothing was asked again"
+    records = list(read_records(tmp_path / "r.jsonl", ""))
+    alone = [record | {"id": f"alone {record['id']}", "threads": 1} for record in records]
+    assert "1 or 2 questions at a time" in cost_section({"both": summarise(records + alone)}).text
+    assert "1 question at a time" in cost_section({"alone": summarise(alone)}).text
+    (_, seconds) = plots.accuracy_against_cost({"a": report, "b": summarise(alone)})
+    assert seconds.axes[0].get_xlabel() == "seconds from asking to answer, 1 or 2 questions at a time"
+    seconds.draw_without_rendering()
+    assert seconds.axes[0].xaxis.label.get_window_extent().x1 <= seconds.bbox.width
+    older = summarise({name: value for name, value in one.items() if name != "threads"} for one in records)
+    assert "waiting for other questions included" in caption(older)
+
+
+def caption(report: Report) -> str:
+    return str(report.table().caption)

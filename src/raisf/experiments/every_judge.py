@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import compare_records
-from raisf.evaluation.report import Report, summaries
+from raisf.evaluation.report import Report, summaries, waited
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
 from raisf.reports.report import pair_sections, uncounted_line
@@ -64,9 +64,8 @@ def _answers(workspace: "Workspace", reports: Mapping[str, Report]) -> Section:
     for label, report in reports.items():
         cost = map(report.told, ("lm_calls", "prompt_tokens", "retrievals", "seconds"))
         rows.append([label, report.em, report.f1, *cost])
-    text = (
-        f"n = {len(workspace.test)}; cost: mean per question.{uncounted_line(reports)} {fault_lines(reports)}".strip()
-    )
+    text = f"n = {len(workspace.test)}; cost: mean per question. seconds: {waited(reports.values())}."
+    text = f"{text}{uncounted_line(reports)} {fault_lines(reports)}".strip()
     return Section("", ["program", "exact match", "F1", "LM calls", "tokens read", "retrievals", "seconds"], rows, text)
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from raisf.evaluation.report import waited
 from raisf.optimize.judges.reliability import POSITIVE, diagram
 from raisf.utils.text import plot_label
 
@@ -52,7 +53,7 @@ def exact_match(reports: "Mapping[str, Report]") -> Figure:
 def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact match") -> list[Figure]:
     """The measure over LM calls and over seconds per question: what is up and to the left is better."""
     figures = []
-    for cost, label in (("lm_calls", "LM calls"), ("seconds", "seconds")):
+    for cost, label in (("lm_calls", "LM calls per question"), ("seconds", f"seconds {waited(reports.values())}")):
         figure = _figure(3.3, legend=len(reports))
         panel = figure.subplots()
         for (name, colour), marker in zip(colours(reports).items(), _markers(reports), strict=True):
@@ -61,7 +62,7 @@ def accuracy_against_cost(reports: "Mapping[str, Report]", measure: str = "exact
             x, y = reports[name].cost.get(cost, math.nan), 100 * em.value
             style = {"fmt": marker, "color": colour, "capsize": 3, "label": plot_label(name)}
             panel.errorbar(x, y, yerr=_bars([em]), **style)
-        panel.set(xlabel=f"{label} per question", ylabel=f"{measure}, percent", ylim=(0, 100))
+        panel.set(xlabel=label, ylabel=f"{measure}, percent", ylim=(0, 100))
         panel.set_xlim(left=0)
         _quiet(panel)
         _legend(figure, *panel.get_legend_handles_labels())

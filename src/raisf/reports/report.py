@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
-from raisf.evaluation.report import FAILED, UNCOUNTED, UNTOLD
+from raisf.evaluation.report import FAILED, UNCOUNTED, UNTOLD, waited
 from raisf.evaluation.risk import COVERAGES
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
@@ -199,7 +199,7 @@ def cost_section(reports: "Mapping[str, Report]") -> Section:
     """What each program costs a question."""
     rows: list[list[Cell]] = [[name, *map(report.told, COSTS)] for name, report in reports.items()]
     text = "Mean per question. discarded: retrievals that ran beside a self-knowledge judge which then said know."
-    text += uncounted_line(reports)
+    text += f" seconds: {waited(reports.values())}.{uncounted_line(reports)}"
     if any("lm_calls" in report.cost and "retrievals" not in report.cost for report in reports.values()):
         text += " A module of one's own is counted by its LM calls: what it retrieves is not told."
     return Section("Cost", ["program", *COSTS.values()], rows, text)
