@@ -89,6 +89,18 @@ def compare_records(records: Mapping[str, RecordsById], against: str | None = No
     return Comparison(reports, [replace(pair, p_em_holm=em, p_f1_holm=f1) for pair, em, f1 in corrected])
 
 
+def each_once(records: Mapping[str, RecordsById]) -> dict[str, RecordsById]:
+    """The records of each program, by its label, or by all that it has: `zero-shot = prompts`.
+
+    Args:
+        records: By label, the records by question id; labels of one program share one mapping.
+    """
+    labels: dict[int, list[str]] = {}
+    for label, of in records.items():
+        labels.setdefault(id(of), []).append(label)
+    return {" = ".join(names): records[names[0]] for names in labels.values()}
+
+
 def mcnemar(won: int, lost: int) -> float:
     """The two-sided p-value of a split at least this uneven of the questions that only one of two systems has right.
 

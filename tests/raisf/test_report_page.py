@@ -41,6 +41,18 @@ def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
     assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
 
 
+def test_one_program_under_two_labels_is_tested_once_and_is_not_its_own_next_best(records: Any) -> None:
+    """Its lead over the others was told no more, their differences were corrected twice, and no wins were shown."""
+    runs = _runs(records, rag=10, direct=5, prompts=30)
+    twice = report_of("t", {}, {"zero-shot": runs["prompts"], **runs}, {}, {})
+    joined = {"zero-shot = prompts": runs["prompts"], "rag": runs["rag"], "direct": runs["direct"]}
+    once = report_of("t", {}, joined, {}, {})
+    assert twice.headline == once.headline and "points more than rag, the next best" in once.headline
+    assert twice.results["pairs"] == once.results["pairs"] and len(once.results["pairs"]) == 3
+    assert twice.examples == once.examples and [one.right for one in once.examples] == ["zero-shot = prompts"] * MOST
+    assert [row[0] for row in twice.sections["answers"].rows] == ["zero-shot", "rag", "direct", "prompts"]
+
+
 def test_a_p_value_is_on_the_side_of_a_twentieth_that_the_sentence_says(records: Any) -> None:
     """A lead by 42 against 25, p = 0.0498, was told as more than chance with "p = 0.05"."""
     right = {"raisf": range(42), "rag": range(42, 67)}

@@ -61,6 +61,7 @@ def compare(
         LMError: The LM failed on ten questions in a row, or on all there are; or most outputs of a program or judge
             could not be read (what `out` keeps is written).
     """
+    from raisf.evaluation.comparison import each_once
     from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import check_module
     from raisf.evaluation.seen import seen_by
@@ -94,12 +95,10 @@ def compare(
             f"{label}, its judges alone: {told}" for label in judged for told in seen_by(programs[label], (), parts)
         ]
         facts["not held out"] = "; ".join(seen) or None
-        facts["one program"] = _of_several_labels(files)
-        if facts["one program"]:  # compiled, it may have stayed what it was
-            logger.warning(
-                "%s: one program, which is asked once; the difference between its labels is nothing",
-                facts["one program"],
-            )
+        # Compiled, a program may have stayed what it was.
+        facts["one program"] = "; ".join(name for name in each_once(records) if name not in records) or None
+        if facts["one program"]:
+            logger.warning("%s: one program, which is asked and tested once", facts["one program"])
         report = report_of(title or f"{len(programs)} programs", facts, records, judged, compiled)
         report.results["records"] = {label: str(file.relative_to(folder)) for label, file in files.items()}
         if out is not None:
@@ -135,12 +134,6 @@ def _warn_of_no_common_lm(programs: "Mapping[str, dspy.Module]") -> None:
         )
 
 
-def _of_several_labels(files: Mapping[str, Path]) -> str | None:
-    """The labels of each program that has several, by the files of their answers; None where there is none."""
-    labels = {file: [label for label, other in files.items() if other == file] for file in files.values()}
-    return "; ".join(" = ".join(names) for names in labels.values() if len(names) > 1) or None
-
-
 @contextlib.contextmanager
 def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
     """As a context: the programs' LMs, and DSPy's own, pass over the cache."""
@@ -169,18 +162,23 @@ def answer_all(
     threads: int,
     progress: "bool | Progress",
 ) -> dict[str, RecordsById]:
-    """By label, a program's records of the questions by their ids; those that are in the folder are not made again."""
+    """By label, a program's records of the questions by their ids; those that are in the folder are not made again.
+
+    Labels of one program share one mapping.
+    """
     from raisf.evaluation.records import read_records
     from raisf.evaluation.runner import evaluate
     from raisf.utils.progress import progress_bar
 
-    records = {}
+    files = {label: records_file(folder, program, examples) for label, program in programs.items()}
     with progress_bar(progress) as bars:
         for label, program in programs.items():
-            path = records_file(folder, program, examples)
-            evaluate(program, examples, path, threads=threads, progress=bars, name=label)
-            records[label] = {record["id"]: record for record in read_records(path, "mend or drop the line")}
-    return records
+            evaluate(program, examples, files[label], threads=threads, progress=bars, name=label)
+    found = {
+        file: {record["id"]: record for record in read_records(file, "mend or drop the line")}
+        for file in dict.fromkeys(files.values())
+    }
+    return {label: found[file] for label, file in files.items()}
 
 
 def judge_all(

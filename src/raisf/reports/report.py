@@ -79,14 +79,17 @@ def report_of(
     Args:
         title: The page's.
         facts: What was compared on what, for the page.
-        records: By label and question id, what each program answered.
+        records: By label and question id, what each program answered, as `each_once` takes it.
         judged: By label and judge, the judge's report alone against gold.
         compiled: By label, a program's `compile_report`, if it was compiled.
     """
-    from raisf.evaluation.comparison import compare_records
+    from raisf.evaluation.comparison import Comparison, compare_records, each_once
+    from raisf.evaluation.report import summaries
     from raisf.reports import plots
 
-    comparison = compare_records(records)
+    once = each_once(records)  # one under two labels would be its own next best, and tested twice
+    tested = compare_records(once)
+    comparison = Comparison(summaries(records), tested.pairs)
     made = [
         *answer_sections(comparison),
         route_section(comparison),
@@ -111,8 +114,7 @@ def report_of(
         "judges": dict(judged),
         "compiled": {name: report for name, report in compiled.items() if report},
     }
-    told = headline(comparison)
-    return ComparisonReport(title, facts, results, sections, records, told, wins_and_losses(comparison, records))
+    return ComparisonReport(title, facts, results, sections, records, headline(tested), wins_and_losses(tested, once))
 
 
 def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made")) -> None:
