@@ -1,7 +1,7 @@
 """Whether a program has learnt from the questions that it is measured on: its score on them says nothing of others."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import dspy
@@ -9,7 +9,7 @@ import dspy
 from raisf.evaluation.examples import asked_text
 from raisf.retrieval.adapting import searched
 from raisf.utils.learnt import learnt_by
-from raisf.utils.text import print_of
+from raisf.utils.text import by_reason, print_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,16 @@ def warn_of_seen(
     for told in seen:
         logger.warning("%s: %s: a score on what it has seen says nothing about others", name, told)
     return seen
+
+
+def seen_lines(seen: Mapping[str, Sequence[str]]) -> list[str]:
+    """For a table's text: a sentence a way in which rows have learnt from the questions.
+
+    Args:
+        seen: By the row's label, what `seen_by` says.
+    """
+    ways = by_reason({label: " and ".join(of) for label, of in seen.items() if of})
+    return [f"Not held out: {'; '.join(labels)} ({told})." for told, labels in ways.items()]
 
 
 def _message(what: str, prints: Collection[str], asked: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ A terminal obeys control characters, a right-to-left mark reorders what stands b
 
 import hashlib
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 SOFT_HYPHEN = "\u00ad"
 """Seen only where a line breaks at it, inside a word."""
@@ -53,6 +53,14 @@ def clean(text: object) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """As in "1 passage", "2 passages"; `many` where it is not `one` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def by_reason(told: Mapping[str, str]) -> dict[str, list[str]]:
+    """By what is told of labels, those of which the same is."""
+    labels: dict[str, list[str]] = {}
+    for label, why in told.items():
+        labels.setdefault(why, []).append(label)
+    return labels
 
 
 def print_of(question: str) -> str:

@@ -21,6 +21,7 @@ from raisf.experiments.remarks import given_lines, remarks
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.judges.weighed import balanced
+from raisf.reports.report import judge_sections
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, read_jsonl, write_jsonl
 from raisf.utils.progress import progress_bar
@@ -227,6 +228,21 @@ def test_a_table_tells_of_an_artifact_that_has_learnt_its_questions(worlds, comp
     (section,) = json.loads(capsys.readouterr().out)["experiments"]["fig3"]
     told = "Not held out: ra-isf, weights, k 1; ra-isf, weights, k 3 (the program was compiled on 2 of the 2 questions"
     assert told in section["text"]
+    # Its judges alone are asked the sub-questions, too, of which the log alone told.
+    argv = ["--data", str(data), "--engine", "bm25", "--lm", "pocket", "--n", "2", "--out", str(tmp_path / "out")]
+    given = ["--program", f"weights={compiled / 'mine'}", "--only", "ra-isf, weights", "--json"]
+    assert cli.main(["experiment", "table5", *argv, *given]) == 0
+    sections = json.loads(capsys.readouterr().out)["experiments"]["table5"]
+    told = "Not held out: ra-isf, weights (the program was compiled on "
+    assert len(sections) == 3 and all(told in section["text"] for section in sections)
+
+
+def test_the_judges_alone_are_told_to_have_learnt_what_they_are_asked():
+    report = {"scores": {}, "not_held_out": ["the program was compiled on 3 of the 4 questions"]}
+    judged = {"a": {"know": report, "relevance": report}, "b": {"know": {"scores": {}, "not_held_out": []}}}
+    told = "Not held out: a (the program was compiled on 3 of the 4 questions)."
+    assert every_judge._judges(judged).text.endswith(told)
+    assert [section.text.endswith(told) for section in judge_sections(judged)] == [True, True, False]
 
 
 def test_an_artifact_is_asked_in_the_form_of_all_rows_and_has_no_other_judges(worlds, compiled, tmp_path):

@@ -262,7 +262,7 @@ def _check_some(made: "dict[str, list[Section]]", failed: Mapping[str, RaisfErro
 
 def _reasons(failed: Mapping[str, RaisfError]) -> str:
     """Why experiments could not be run, each reason once."""
-    from raisf.experiments.comparing import by_reason
+    from raisf.utils.text import by_reason
 
     found = by_reason({name: str(error) for name, error in failed.items()})
     return "; ".join(f"{', '.join(names)} ({why})" for why, names in found.items())

@@ -12,6 +12,7 @@ from raisf.evaluation import RecordsById
 from raisf.experiments.provenance import provenance
 from raisf.experiments.settings import PREDICTORS
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.text import by_reason
 
 if TYPE_CHECKING:
     import dspy
@@ -65,7 +66,6 @@ def compare(
     from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import check_module
     from raisf.evaluation.seen import seen_by
-    from raisf.optimize.overlap import asked_with_parts
     from raisf.reports.report import check_folder, output_counts, report_of
 
     if not programs or not isinstance(programs, Mapping):
@@ -90,10 +90,8 @@ def compare(
         files = {label: records_file(folder / "records", program, testset) for label, program in programs.items()}
         facts = provenance(list(programs.values()), test or f"{len(testset)} questions", files.values(), command)
         seen = [f"{label}: {told}" for label, program in programs.items() for told in seen_by(program, testset)]
-        parts = [text for example in testset for text in asked_with_parts(example)]
-        seen += [
-            f"{label}, its judges alone: {told}" for label in judged for told in seen_by(programs[label], (), parts)
-        ]
+        alone = {label: report["not_held_out"] for label, reports in judged.items() for report in reports.values()}
+        seen += [f"{label}, its judges alone: {told}" for label, of in alone.items() for told in of]
         facts["not held out"] = "; ".join(seen) or None
         # Compiled, a program may have stayed what it was.
         facts["one program"] = "; ".join(name for name in each_once(records) if name not in records) or None
@@ -195,7 +193,8 @@ def judge_all(
     `errors` in a report counts the rows that it misses because a call failed, or because the answer that was to label a
     question could not be read; only a report without is kept in the folder, and not asked for again. `unreadable`
     counts the rows, of `rows`, that its measures leave out because the verdict could not be read; `verdicts` is the
-    file, in the folder, that holds the rows.
+    file, in the folder, that holds the rows; `not_held_out` is in which way the program has learnt from the questions
+    and their parts.
 
     Raises:
         InputError: Another process asks the judges of one of them, for the same folder.
@@ -210,12 +209,13 @@ def judge_all(
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, list[str]] = {}
     for label, program in programs.items():
-        warn_of_seen(program, examples, f"{label}, its judges alone", parts)
+        seen = warn_of_seen(program, examples, f"{label}, its judges alone", parts)
         path = judged_path(program, examples, folder, labels=labels)
         taken = f"another comparison is asking the judges of {label} alone, in {folder}: wait for it, or give another"
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.with_name(f".{path.stem}.lock"), taken):
-            found[label], untold = _judge(program, examples, path, options)
+            reports, untold = _judge(program, examples, path, options)
+        found[label] = {judge: {**report, "not_held_out": seen} for judge, report in reports.items()}
         for reason in untold:
             missing.setdefault(reason, []).append(label)
     for reason, labels_without in missing.items():
@@ -260,14 +260,6 @@ def counted(records: RecordsById, measure: str) -> RecordsById:
     if measure != "accuracy":
         return records
     return {name: {**record, "em": record["accuracy"]} for name, record in records.items()}
-
-
-def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
-    """What could not be run, by the reason why."""
-    because: dict[str, list[str]] = {}
-    for label, why in left_out.items():
-        because.setdefault(why, []).append(label)
-    return because
 
 
 def left_out_lines(left_out: Mapping[str, str]) -> list[str]:

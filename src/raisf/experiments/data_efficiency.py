@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation import RecordsById
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summaries
+from raisf.evaluation.seen import seen_lines
 from raisf.experiments.settings import PREDICTORS, Setting
 from raisf.experiments.tables import fault_lines, joined
 from raisf.reports import plots
@@ -79,7 +80,8 @@ def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list
     shown = {EM: workspace.measure}  # the figure has no headings that are renamed later, as a table's are
     drawn = {shown.get(name, name): lines for name in SCORES if (lines := _lines(workspace, scores, name))}
     section.draw(plots.by_rows(drawn, NONE))
-    return [section, Section("Judges alone", ["judges", *ALONE], alone, main=None)]
+    seen = {label: one.get("not_held_out", ()) for label, reports in judged.items() for one in reports.values()}
+    return [section, Section("Judges alone", ["judges", *ALONE], alone, " ".join(seen_lines(seen)), main=None)]
 
 
 def _label(way: str, size: int) -> str:

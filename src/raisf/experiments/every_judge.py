@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation import RecordsById
 from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summaries, waited
+from raisf.evaluation.seen import seen_lines
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines
 from raisf.reports.report import pair_sections, uncounted_line
@@ -86,5 +87,7 @@ def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
         rows.append([label, judge, *(scores.get(name) for name in MEASURES), n, *left_out])
     text = "Each judge asked alone, against gold. AURC: the mean risk over all coverages, lower is better."
     text += " Verdicts that could not be read are counted beside n, and are in no measure." * ("unreadable" in missing)
+    seen = seen_lines({label: report.get("not_held_out", ()) for (label, _), report in found.items()})
+    text = " ".join([text, *seen])
     columns = ["program", "judge", *MEASURES.values(), "n", *missing]
     return Section("Judges alone", columns, rows, text, main=None)

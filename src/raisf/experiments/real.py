@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.evaluation import RecordsById
+from raisf.evaluation.seen import seen_lines
 from raisf.experiments.changed_options import fitted_to_others
 from raisf.experiments.comparing import counted, judge_all, judged_path, left_out_lines, records_file
 from raisf.experiments.learning import Learning, lend
 from raisf.experiments.opening import LMChoice, open_program
 from raisf.experiments.real_rows import AGAINST, JUDGED_QUESTIONS, ROWS, SETS, Row, RowChoice, about
-from raisf.experiments.remarks import seen_lines
 from raisf.experiments.settings import LEARNT, Setting, labels_in
 from raisf.experiments.workspace import Workspace
 from raisf.optimize.manifest import MANIFEST, read

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
-from raisf.experiments.comparing import by_reason, left_out_lines
+from raisf.evaluation.seen import seen_lines
+from raisf.experiments.comparing import left_out_lines
 from raisf.experiments.settings import PREDICTORS, Setting
 from raisf.lm.local.weights import Precision
 
@@ -70,12 +71,6 @@ def remarks(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator
     yield from left_out_lines(workspace.left_out)
     if workspace.indexes.left_out:
         yield f"{workspace.indexes.left_out} passages that hold a question of a prompt are not in the index."
-
-
-def seen_lines(seen: Mapping[str, list[str]]) -> Iterator[str]:
-    """A sentence a way in which rows have learnt from the questions, by the rows' labels."""
-    for told, labels in by_reason({label: " and ".join(of) for label, of in seen.items() if of}).items():
-        yield f"Not held out: {'; '.join(labels)} ({told})."
 
 
 def given_lines(workspace: "Workspace", settings: Mapping[str, Setting]) -> Iterator[str]:

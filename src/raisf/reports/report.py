@@ -9,6 +9,7 @@ from raisf.evaluation.intervals import caution
 from raisf.evaluation.readability import counts
 from raisf.evaluation.report import FAILED, UNCOUNTED, UNTOLD, waited
 from raisf.evaluation.risk import COVERAGES
+from raisf.evaluation.seen import seen_lines
 from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
 from raisf.reports.sections import RESULTS, Cell, PValue, Section, Share, read_results, score_of, write_sections
@@ -273,7 +274,8 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
             rows.append([name, *(scores.get(measure) for measure in names), n, *left_out])
         if "unreadable" in missing:
             text += " Verdicts that could not be read are counted beside n, and are neither right nor wrong."
-        text += _with_probability(found)
+        seen = seen_lines({name: report.get("not_held_out", ()) for name, report in found.items()})
+        text = " ".join([f"{text}{_with_probability(found)}", *seen])
         sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", *missing], rows, text))
     return sections
 
