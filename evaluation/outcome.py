@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
+from dspy.utils.callback import BaseCallback
 
 from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passages, is_gap, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
@@ -13,12 +14,16 @@ from raisf.retrieval.passage import called_by
 from raisf.utils.text import answer_text
 from raisf.utils.usage import Calls, metered_calls, shared_usage, telling, tokens_of
 
+# Of a trace's cost, and of a trace: what DSPy does not see.
+_SEARCHES, _READ = ("retrievals", "discarded_retrievals"), ("read", "unreadable")
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One question asked: its prediction or its error, the seconds it took, and what it asked of LMs.
 
-    `cost` names LM calls and tokens as `raisf.programs.trace.Cost` does, of a module of anyone's.
+    `cost` names LM calls and tokens as `raisf.programs.trace.Cost` does, of a module of anyone's; of one that hands on
+    one of several traces, searches and what could be read too, over all of these.
     """
 
     example: dspy.Example
@@ -28,10 +33,28 @@ class Outcome:
     cost: dict[str, int] = field(default_factory=dict)
 
 
+class _Traces(BaseCallback):
+    """Keeps the traces of the programs of ours that run, whoever asks them and however often they are handed on."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Any] = {}
+
+    def on_module_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
+        """A module ends."""
+        if (trace := _trace_of(outputs)) is not None:
+            self.found[id(trace)] = trace
+
+    def together(self) -> dict[str, int]:
+        """What all of them searched for, and could read of what LMs gave."""
+        traces = list(self.found.values())
+        searched = {name: sum(getattr(one.cost, name) for one in traces) for name in _SEARCHES}
+        return searched | {name: sum(getattr(one, name) for one in traces) for name in _READ}
+
+
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
     """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
-    prediction, error, calls = None, None, Calls()
-    callbacks = [*(dspy.settings.callbacks or []), calls]
+    prediction, error, calls, traces = None, None, Calls(), _Traces()
+    callbacks = [*(dspy.settings.callbacks or []), calls, traces]
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
     with shared_usage() as usage, dspy.context(trace=[], callbacks=callbacks):
@@ -45,6 +68,8 @@ def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inpu
     metered = metered_calls(usage)
     made = max(calls.lm_calls, len(metered))
     cost = {"lm_calls": made, "unmetered_calls": made - telling(metered), **tokens_of(metered)}
+    if _trace_of(prediction) is not None and len(traces.found) > 1:
+        cost |= traces.together()
     return Outcome(example, prediction, error, seconds, cost)
 
 
@@ -57,9 +82,11 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
     trace = _trace_of(prediction)
     root = trace.root if trace is not None else None
     cost = trace.cost.model_dump() if trace is not None else {}
+    asked = dict(outcome.cost)
+    read = {name: asked.pop(name, getattr(trace, name, 0)) for name in _READ}
     # A module of anyone's may hand on the trace of ours and ask besides. What a failed question cost is in no mean.
-    if error is None and outcome.cost.get("lm_calls", 0) > cost.get("lm_calls", -1):
-        cost |= outcome.cost
+    if error is None and asked.get("lm_calls", 0) > cost.get("lm_calls", -1):
+        cost |= asked
     return {
         "id": question_id(example),
         "question": example.question,
@@ -77,14 +104,13 @@ def record_of(outcome: Outcome) -> dict[str, Any]:
         **_retrieval(example, trace),
         "cost": {**cost, "seconds": round(outcome.seconds, 4)},
         "readable": root.readable if root is not None else None,
-        "read": trace.read if trace is not None else 0,
-        "unreadable": trace.unreadable if trace is not None else 0,
+        **read,
         "error": f"{type(error).__name__}: {error}" if error is not None else None,
         "trace": _without_texts(trace.model_dump(mode="json")) if trace is not None else None,
     }
 
 
-def _trace_of(prediction: dspy.Prediction | None) -> Any:
+def _trace_of(prediction: Any) -> Any:
     """How a program of ours came to its answer; a field of that name in others' predictions may be anything."""
     trace = getattr(prediction, "trace", None)
     return trace if hasattr(trace, "root") and hasattr(trace, "cost") else None

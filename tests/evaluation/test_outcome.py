@@ -83,6 +83,34 @@ def test_what_is_asked_beside_a_program_of_ours_counts() -> None:
     assert told["lm_calls"] == 2 and told["retrievals"] == 0 and told["completion_tokens"] == 12
 
 
+class Best(dspy.Module):
+    """Asks a program of ours three times, and hands on the best prediction as it is."""
+
+    def __init__(self, program: dspy.Module) -> None:
+        super().__init__()
+        self.best = dspy.BestOfN(program, N=3, reward_fn=lambda given, prediction: 0.0, threshold=1.0)
+
+    def forward(self, question: str) -> dspy.Prediction:
+        return self.best(question=question)
+
+
+def test_a_program_of_ours_that_a_module_asks_several_times_counts_each_time() -> None:
+    """Beside the calls and tokens of all three stood the searches of one."""
+
+    def reply(fields: dict[str, str]) -> dict[str, str]:
+        return {"verdict": "relevant" if "passage" in fields else "perhaps", "answer": "1", "evidence": "1"}
+
+    searched: list[str] = []
+    ours = RAISF(lambda query, k: searched.append(query) or [Passage("1", "One is 1.")], max_depth=0)
+    ours.set_lm(ScriptedLM(reply))
+    one = evaluate(ours, ASKED, progress=False)
+    assert len(searched) == len(ASKED) and (one.cost["retrievals"], one.outputs) == (1, 9) and one.unreadable == 3
+    told = evaluate(Best(ours), ASKED, progress=False)
+    assert len(searched) - len(ASKED) == 3 * len(ASKED)
+    assert all(told.cost[name] == 3 * one.cost[name] for name in ("lm_calls", "retrievals", "prompt_tokens"))
+    assert (told.unreadable, told.outputs) == (3 * one.unreadable, 3 * one.outputs)
+
+
 def test_calls_side_by_side_tell_their_tokens() -> None:
     told = cost(Side())
     assert (told["lm_calls"], told["unmetered_calls"], told["completion_tokens"]) == (3, 0, 18)
