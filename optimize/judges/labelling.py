@@ -26,7 +26,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
-from raisf.utils.usage import metered_calls, telling, tokens_of
+from raisf.utils.usage import Calls, metered_calls, telling, tokens_of
 
 SAME, DIFFERENT = "same", "different"
 
@@ -174,14 +174,16 @@ class Labelling:
         """
         predictor = dspy.Predict(signature)
         predictor.lm = self.teacher
-        started, spent = time.monotonic(), self.spent
-        with dspy.track_usage() as usage:
+        started, spent, made = time.monotonic(), self.spent, Calls()
+        with dspy.track_usage() as usage, dspy.context(callbacks=[*(dspy.settings.callbacks or []), made]):
             said, _ = ask_each(
                 asking(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
             )
         calls = metered_calls(usage)
-        spent.teacher["calls"] += len(rows)
-        spent.teacher["unmetered_calls"] += max(0, len(rows) - telling(calls))
+        # A reply that could not be read was asked for again; calls in other processes are not seen.
+        asked = max(len(rows), made.lm_calls, len(calls))
+        spent.teacher["calls"] += asked
+        spent.teacher["unmetered_calls"] += asked - telling(calls)
         for name, tokens in tokens_of(calls).items():
             spent.teacher[name] += tokens
         spent.teacher["seconds"] += time.monotonic() - started
