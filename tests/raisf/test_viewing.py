@@ -17,7 +17,6 @@ from raisf.evaluation.records import meta_path
 from raisf.evaluation.runner import evaluate
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
-from raisf.viewing.gold import judge_errors
 from raisf.viewing.page import as_json
 from raisf.viewing.server import ViewServer
 from raisf.viewing.view import BLOCK, View
@@ -101,46 +100,6 @@ def test_a_record_with_other_things_in_its_fields_is_told_with_its_file(
     records.write_records(tmp_path / "x.jsonl", [records.record(0, True, **strange)])
     assert cli.main(["view", str(tmp_path / "x.jsonl"), "--export", str(tmp_path / "x.html")]) == 2
     assert re.search(r"x\.jsonl.* no record \(.*give a file that", capsys.readouterr().err.replace("\n", " "))
-
-
-def test_judgements_are_held_to_gold(records: Any) -> None:
-    one = records.record(1, False)
-    assert judge_errors(one, {}) == {
-        "know": [["0", "known"]],
-        "relevance": [["0", "relevant", 0], ["0", "irrelevant", 1]],
-    }
-    one["gold"] = {"gold_pids": ["p2"], "known": False}
-    assert judge_errors(one, {}) == {}
-    one["trace"]["root"]["know"]["verdict"] = "know"
-    assert judge_errors(one, {}) == {"know": [["0", "not known"]]}
-    one["trace"]["root"]["passages"][0]["judgement"] = {"verdict": None, "readable": False}
-    assert "relevance" not in judge_errors(one, {}), "an unreadable judgement is no verdict"
-
-
-def test_an_answer_from_memory_is_right_by_the_questions_own_rule(records: Any) -> None:
-    one = records.record(1, True)
-    one["trace"]["root"] |= {"know": {"verdict": "know"}, "route": "direct", "answer": "Jay Z", "passages": []}
-    wrong = {"know": [["0", "answered wrong from memory"]]}
-    one |= {"answers": ["Jay-Z"], "gold": {"kind": "lookup"}}
-    assert judge_errors(one, {}) == wrong
-    assert judge_errors({**one, "gold": {"scoring": "triviaqa"}}, {}) == {}
-    assert judge_errors({**one, "gold": {"scoring": ["nonsense"]}}, {}) == wrong
-    one["trace"]["root"]["answer"] = "Yes, it is."
-    assert judge_errors({**one, "answers": ["yes"]}, {}) == {}
-
-
-def test_a_decomposition_is_held_to_gold_with_its_answers_taken_out_again(records: Any) -> None:
-    one = records.record(1, True)
-    subs = one["trace"]["root"]["sub_questions"]
-    subs[:] = [{"question": "Which river?", "answer": "Elbe"}, {"question": "Where does Elbe end?", "waits_for": [1]}]
-    asked = ["Which river?", "Where does #1 end?"]
-    one["gold"] = {"sub_questions": asked, "sub_answers": ["Rhine", "sea"], "gold_pids": ["x", "y"]}
-    assert "decomposition" not in judge_errors(one, {}), "another answer on the way is no other decomposition"
-    one["gold"]["sub_questions"] = ["Which river?", "How long is #1?"]
-    assert judge_errors(one, {})["decomposition"] == [["0", "other sub-questions"]]
-    subs[:] = [{"question": "Which river?", "answer": "Po"}, {"question": "What Population has Po?", "waits_for": [1]}]
-    one["gold"]["sub_questions"] = ["Which river?", "What Population has #1?"]
-    assert "decomposition" not in judge_errors(one, {}), "an answer is no part of a longer word"
 
 
 def test_an_evaluation_keeps_gold_for_the_viewer(tmp_path: Path) -> None:

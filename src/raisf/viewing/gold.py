@@ -6,6 +6,7 @@ from typing import Any
 
 import dspy
 
+from raisf.data.world.recognising import is_world_question
 from raisf.evaluation.decomposition import same_decomposition
 from raisf.evaluation.metrics import NORMALISERS, accuracy
 from raisf.optimize.judges.judge_data import JUDGES, Step, gold_verdicts, steps
@@ -16,7 +17,7 @@ Texts = dict[str, tuple[str, str]]
 """By passage id, its title and its text."""
 
 
-def judge_errors(record: dict[str, Any], texts: Texts) -> dict[str, list[list[Any]]]:
+def judge_errors(record: dict[str, Any], texts: Texts, program: dict[str, Any]) -> dict[str, list[list[Any]]]:
     """By judge, what gold contradicts in a record's tree: the node's place ("0.2") and what gold says.
 
     Only nodes whose question is the record's or one of its gold sub-questions can be held to gold. A record without
@@ -25,6 +26,7 @@ def judge_errors(record: dict[str, Any], texts: Texts) -> dict[str, list[list[An
     Args:
         record: A record; `gold` in it is what the question file said.
         texts: Passages that are known; where several passages are gold, the texts tell which suffices alone.
+        program: What answered, as it is told beside the records.
     """
     gold = record.get("gold")
     root = (record.get("trace") or {}).get("root")
@@ -32,6 +34,8 @@ def judge_errors(record: dict[str, Any], texts: Texts) -> dict[str, list[list[An
         return {}
     rule = gold.get("scoring")
     gold = {name: value for name, value in gold.items() if name == "known" or isinstance(value, list)}
+    if is_world_question(record["id"]) and not _answers_from_pocket(program):
+        gold["known"] = None  # it says what the pocket Llama was taught
     gold["scoring"] = rule if rule in [*NORMALISERS] else None
     example = dspy.Example(**{**gold, "question": record["question"], "answers": record["answers"]})
     known = {normal(step.question): step for step in steps(example)}
@@ -53,6 +57,12 @@ def _walk(node: dict[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any
     for number, sub in enumerate(node.get("sub_questions") or [], 1):
         if isinstance(sub, dict):
             yield from _walk(sub, f"{place}.{number}")
+
+
+def _answers_from_pocket(program: dict[str, Any]) -> bool:
+    """Whether it is the pocket Llama that answers by heart, trained further or not."""
+    lms = [str(lm) for name, lm in program.items() if name.startswith("LM of ") and name.endswith("answer_directly")]
+    return bool(lms) and all(re.match(r"local/pocket[@#]", lm) for lm in lms)
 
 
 def _know_error(node: dict[str, Any], step: Step) -> list[str]:

@@ -64,7 +64,7 @@ class View:
             texts = self.texts.get(corpus or "", {})  # another corpus may call its passages the same
             with _telling_what_is_no_record(run.path):
                 runs.append({**_summary(run, list(of.values())), "texts": corpus})
-                answers.append([_answer(of[key], texts) if key in of else None for key in self._questions])
+                answers.append([_answer(of[key], texts, run) if key in of else None for key in self._questions])
         return {
             "title": self.title,
             "version": self.version,
@@ -138,14 +138,14 @@ def _question(record: Record) -> dict[str, Any]:
     return {**shown, "gold": record.get("gold") or {}}
 
 
-def _answer(record: Record, texts: Texts) -> dict[str, Any]:
+def _answer(record: Record, texts: Texts, run: Run) -> dict[str, Any]:
     names = ("prediction", "em", "f1", "route", "recall", "unreadable", "error")
     cost = record["cost"] or {}
     return {
         **{name: record[name] for name in names},
         "calls": cost.get("lm_calls"),
         "seconds": cost.get("seconds"),
-        "judges": judge_errors(record, texts),
+        "judges": judge_errors(record, texts, run.program),
     }
 
 

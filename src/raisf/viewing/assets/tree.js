@@ -111,7 +111,7 @@ function goldPanel(question) {
   const list = (name, values) => Array.isArray(values) && values.length > 0 && el("p", { class: "small" }, el("span", { class: "muted" }, name), values.map((value, i) => [i ? ", " : "", said(value)]));
   return el("section", { class: "gold", "aria-label": "Gold" },
     el("p", {}, el("strong", {}, "gold: "), question.answers.map((answer, i) => [i ? " / " : "", said(answer)]), " ", question.kind && badge(question.kind), " ",
-      typeof gold.known === "boolean" && badge(gold.known ? "known to the LM" : "not known to the LM")),
+      typeof gold.known === "boolean" && badge(gold.known ? "known" : "not known")),
     asked.length > 0 && el("ol", { class: "small" }, asked.map((text, i) => el("li", {}, said(text), gold.sub_answers?.[i] !== undefined && [" → ", said(gold.sub_answers[i])]))),
     list("passages: ", (gold.gold_titles?.length ? gold.gold_titles : gold.gold_pids)?.filter((_, i) => gold.gold_pids?.[i] !== "")));
 }
