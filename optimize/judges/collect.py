@@ -88,13 +88,14 @@ def collect(
         asked = steps_asked(trainset)
         if (retriever := searched(program)) is not None:
             tell_of_outside(asked.values(), retriever)  # of all, as else each chunk would tell of its own
+        identities = dict.fromkeys(map(question_id, trainset))  # a question without an id may stand there twice
         labelling = Labelling(program, origin, asked, otherwise_supported(trainset), labels, teacher, threads)
         spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
         try:
             _label_missing(labelling, trainset, journal, partial, progress)
         finally:
-            found = [journal.get(identity) or partial.get(identity) for identity in map(question_id, trainset)]
+            found = [journal.get(identity) or partial.get(identity) for identity in identities]
             kept = [one for one in found if one]
             counts = _write(folder, kept)
     if not any(counts.values()):
@@ -108,7 +109,7 @@ def collect(
         else None,
         "errors": spent.failed.total(),
         "unreadable": spent.unreadable.total(),
-        "unfinished": sum(question_id(example) not in journal for example in trainset),
+        "unfinished": sum(identity not in journal for identity in identities),
     }
 
 

@@ -35,3 +35,22 @@ def test_a_teacher_that_is_asked_again_for_what_can_be_read_has_made_both_calls(
     asked = [question(f"Q{number} about Ada?") for number in range(6)]
     told = collected(asked, tmp_path / "j", teacher)["teacher"]
     assert (told["calls"], told["unmetered_calls"], made) == (24, 0, 24)
+
+
+def test_a_question_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
+    """Of two questions, given three times, an agreement was told with n = 6 and an interval half as wide."""
+    asked = [question(text, known=True) for text in ("Who is Ada?", "Where was Ada born?")]
+    once, thrice = (collected(asked * times, tmp_path / str(times)) for times in (1, 3))
+    assert thrice == once and once["agreement"]["know"]["n"] == 2
+    assert len((tmp_path / "3" / "know.jsonl").read_text("utf-8").splitlines()) == 2
+
+
+def test_a_question_that_stands_there_twice_is_unfinished_once(tmp_path: Path) -> None:
+    asked = [question("Who is Ada?", known=True), *[question(f"Where was {name} born?") for name in "ABC"]]
+
+    def reply(fields: dict[str, str]) -> Any:
+        return "" if "Ada" in fields["question"] else {"answer": "x"}
+
+    program = RAISF(lambda query, k: [Passage("1", "Ada was born in Rome.")])
+    program.set_lm(ScriptedLM(reply))
+    assert collect(program, asked + asked[:1], tmp_path / "j", threads=1, progress=False)["unfinished"] == 1
