@@ -28,6 +28,7 @@ from raisf.lm.endpoint_async import AsyncEndpoint
 from raisf.lm.keeping import CallCache, Heard, in_call, keep
 from raisf.lm.options import apart, together
 from raisf.lm.verdicts import Attempt, Scoring, Unsaid, asked_labels
+from raisf.utils.errors import InputError
 
 _BASE_LM = "dspy.clients.lm.LM"
 
@@ -120,6 +121,19 @@ class EndpointLM(dspy.LM):
     def _warn_zero_temp_rollout(self, temperature: float | None, rollout_id: Any) -> None:
         if rollout_id != self._marked(None):
             super()._warn_zero_temp_rollout(temperature, rollout_id)
+
+    def finetune(self, *given: Any, **options: Any) -> Any:
+        """Have the provider train the model; see `dspy.LM`.
+
+        Raises:
+            InputError: It is at an endpoint of one's own: the rows would be uploaded to the provider of its name.
+        """
+        if self.endpoint.place is not None:
+            raise InputError(
+                f"{self.model} is at an endpoint of your own, and DSPy would upload the training rows to the provider "
+                "of its name: train it in the process (local/FOLDER, raisf.FinetuneJudges), and serve what was learnt"
+            )
+        return super().finetune(*given, **options)
 
     def dump_state(self) -> dict[str, Any]:
         """The state of a plain `dspy.LM` of the same model.
