@@ -76,15 +76,18 @@ class CompactAdapter(WholeReplies):
         Args:
             signature: what the call takes and gives.
             inputs: values of the input fields; absent and None fields give no line.
-            demos: dicts or examples with values of the fields; one without every output is left out.
+            demos: dicts or examples with values of the fields; one gives no line for an output that it lacks, and one
+                without the last output is left out.
         """
         head = f"{_one_line(signature.instructions)}\n" if self.instructions else ""
-        blocks = "".join(
-            self._question(signature, demo) + self.completion(signature, demo)
-            for demo in demos
-            if all(demo.get(name) is not None for name in signature.output_fields)
-        )
-        return head + blocks + self._question(signature, inputs) + self._said(signature)
+        blocks = "".join(self._shown(signature, demo) for demo in demos)
+        return head + blocks + self._question(signature, inputs, signature.output_fields) + self._said(signature)
+
+    def _shown(self, signature: type[dspy.Signature], demo: Any) -> str:
+        given = {name: demo[name] for name in signature.output_fields if demo.get(name) is not None}
+        if next(reversed(signature.output_fields)) not in given:
+            return ""
+        return self._question(signature, demo, given) + self._outputs(given) + self.end
 
     def completion(self, signature: type[dspy.Signature], outputs: Any) -> str:
         """The text that should follow a prompt: ` value`, further outputs on their own lines, then `end`."""
@@ -101,7 +104,7 @@ class CompactAdapter(WholeReplies):
         following = next(name for name in signature.output_fields if name not in self.said)
         return f"{self._outputs(self.said)}\n{following}:"
 
-    def _question(self, signature: type[dspy.Signature], inputs: Any) -> str:
+    def _question(self, signature: type[dspy.Signature], inputs: Any, outputs: Values) -> str:
         lines = []
         for name in signature.input_fields:
             value = inputs.get(name)
@@ -109,7 +112,7 @@ class CompactAdapter(WholeReplies):
                 lines += [f"{name.removesuffix('s')}: {self._value(item)}" for item in value]
             elif value is not None:
                 lines.append(f"{name}: {self._value(value)}")
-        return "\n".join([*lines, f"{next(iter(signature.output_fields))}:"])
+        return "\n".join([*lines, f"{next(iter(outputs))}:"])
 
     def _value(self, value: Any) -> str:
         if isinstance(value, list | tuple):

@@ -32,9 +32,10 @@ _ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«([^«»\n]*)»)(?:\
 # A list of texts or numbers, by itself or beside None. What holds such a list, a dict of them, is text.
 _LIST = re.compile(r"(?:Union\[(?:NoneType, )?)?list\[(str|int|float|bool)\](?:(?:, NoneType)?\])?")
 _ITEMS: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool}
-# What DSPy writes for an output that a demonstration, or a turn of the conversation, does not have.
-_MISSING = ("Not supplied for this particular example.", "Not supplied for this conversation history message.")
-
+# An output that a demonstration does not have, as DSPy's chat, XML and JSON adapters write it.
+_MISSING = re.compile(
+    r"^(?:\[\[ ## (\w+) ## \]\]\n|<(\w+)>\n|  \"(\w+)\": \")Not supplied for this particular example\.", re.MULTILINE
+)
 
 _WRITERS = {"chat": dspy.ChatAdapter(), "json": dspy.JSONAdapter(), "xml": dspy.XMLAdapter()}
 
@@ -57,13 +58,13 @@ class ChatCall:
 
     def answer(self, fields: dict[str, Any]) -> str:
         """The answer in the format that was asked for; a field that was not found is left out."""
-        signature: Any = self.signature
-        for name in [name for name in signature.output_fields if fields.get(name) is None]:
-            signature = signature.delete(name)
+        signature = _without(
+            self.signature, *(name for name in self.signature.output_fields if fields.get(name) is None)
+        )
         return _WRITERS[self.markers.kind].format_assistant_message_content(signature, fields)
 
     def read(self, answer: str) -> dict[str, Any]:
-        """The outputs of an answer in the format that was asked for; none where it lacks some."""
+        """The outputs of an answer in the format that was asked for; none where it cannot be read."""
         return _outputs(answer, self.signature, self.markers)
 
 
@@ -133,12 +134,19 @@ def _inputs(text: str, signature: type[dspy.Signature], markers: Markers) -> dic
 
 
 def _outputs(text: str, signature: type[dspy.Signature], markers: Markers) -> dict[str, Any]:
-    """The outputs of a demonstration; one that lacks some is none, as in the other formats."""
+    """The outputs of a demonstration, without those that it lacks; none where it cannot be read."""
+    lacking = ("".join(names) for names in _MISSING.findall(text))
     try:
-        found = _WRITERS[markers.kind].parse(signature, text)
+        return _WRITERS[markers.kind].parse(_without(signature, *lacking), text)
     except (AdapterParseError, ValueError, RecursionError):  # the last two: JSON that is nested too deeply
         return {}
-    return {name: value for name, value in found.items() if str(value).strip() not in _MISSING}
+
+
+@functools.lru_cache(256)
+def _without(signature: Any, *outputs: str) -> type[dspy.Signature]:
+    for name in outputs:
+        signature = signature.delete(name)
+    return signature
 
 
 def _marked(text: str, names: list[str], xml: bool) -> dict[str, str]:
