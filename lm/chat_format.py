@@ -27,6 +27,7 @@ LONGEST_SYSTEM, MOST_FIELDS = 50_000, 100
 _INPUTS, _OUTPUTS = "Your input fields are:\n", "\nYour output fields are:\n"
 _FORM = "\nAll interactions will be structured in the following way, with the appropriate values filled in."
 _TASK = "In adhering to this structure, your objective is:"
+_REMINDER = "\n\nRespond with "  # of the form, at a turn's end
 _FIELD = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
 _ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«([^«»\n]*)»)(?:\n|$)", re.DOTALL)
 # A list of texts or numbers, by itself or beside None. What holds such a list, a dict of them, is text.
@@ -83,13 +84,14 @@ def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCa
         return None
     signature, markers = read
     pairs = zip(turns[:-1:2], turns[1:-1:2], strict=True) if len(turns) % 2 else ()
+    last = turns[-1]["content"]
+    _, found, form = last.rpartition(_REMINDER)
+    reminder = found + form if found else ""  # behind earlier turns of a conversation, too
     demos = []
     for asked, said in pairs:
-        outputs = _outputs(said["content"], signature, markers)
-        demos.append({**_inputs(asked["content"], signature, markers), **outputs})
-    last, asked, said = turns[-1]["content"].rpartition("\n\nRespond with ")
-    last = last if asked else said
-    return ChatCall(signature, demos, _inputs(last, signature, markers), markers)
+        inputs = _inputs(asked["content"].removesuffix(reminder), signature, markers)
+        demos.append({**inputs, **_outputs(said["content"], signature, markers)})
+    return ChatCall(signature, demos, _inputs(last.removesuffix(reminder), signature, markers), markers)
 
 
 @functools.lru_cache(256)

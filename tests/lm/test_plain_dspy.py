@@ -15,7 +15,7 @@ from dspy.streaming import StreamListener, StreamResponse
 
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat import typed_calls
-from raisf.lm.chat_format import ChatCall, chat_call
+from raisf.lm.chat_format import chat_call
 from raisf.lm.connect import connect
 from raisf.lm.local.inference import Rows
 from raisf.lm.local.model import LocalLM
@@ -70,19 +70,6 @@ def test_what_dspys_adapters_ask_reads_as_the_models_own_format(adapter, signatu
     assert adapter.parse(signature, call.answer(outputs)) == {
         name: value if isinstance(value, list) else value.strip() for name, value in outputs.items()
     }
-
-
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
-def test_a_demonstration_shows_the_outputs_that_it_has(pocket, adapter):
-    """`dspy.LabeledFewShot` has no reasonings to show: none of its demonstrations was in the prompt."""
-    signature = dspy.Signature("question -> reasoning, label: Literal['a', 'b'], things: list[str], answer")
-    demos = [dspy.Example(question="Q?", answer="A"), dspy.Example(question="P?", label="b", things=["c"], answer="B")]
-    for call in (chat_call(adapter.format(signature, demos, {"question": "R?"})), ChatCall(signature, demos, {})):
-        assert call is not None and pocket.adapter.prompt(signature, {"question": "R?"}, call.demos) == (
-            "question: Q?\nanswer: A<|end|>\n"
-            "question: P?\nlabel: b\nthings: c\nanswer: B<|end|>\n"
-            "question: R?\nreasoning:"
-        )
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)

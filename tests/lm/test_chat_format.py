@@ -1,0 +1,32 @@
+"""What DSPy's adapters write besides a plain call reads back as what it means."""
+
+import dspy
+import pytest
+
+from raisf.lm.adapter import adapter_named
+from raisf.lm.chat_format import ChatCall, chat_call
+
+ADAPTERS = [dspy.ChatAdapter(), dspy.JSONAdapter(), dspy.XMLAdapter()]
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+def test_a_demonstration_shows_the_outputs_that_it_has(adapter):
+    """`dspy.LabeledFewShot` has no reasonings to show: none of its demonstrations was in the prompt."""
+    signature = dspy.Signature("question -> reasoning, label: Literal['a', 'b'], things: list[str], answer")
+    demos = [dspy.Example(question="Q?", answer="A"), dspy.Example(question="P?", label="b", things=["c"], answer="B")]
+    for call in (chat_call(adapter.format(signature, demos, {"question": "R?"})), ChatCall(signature, demos, {})):
+        assert call is not None
+        assert adapter_named("pocket").prompt(signature, {"question": "R?"}, call.demos) == (
+            "question: Q?\nanswer: A<|end|>\n"
+            "question: P?\nlabel: b\nthings: c\nanswer: B<|end|>\n"
+            "question: R?\nreasoning:"
+        )
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+def test_earlier_turns_of_a_conversation_are_what_was_said(adapter):
+    signature = dspy.Signature("question, history: dspy.History -> answer")
+    said = {"question": "Who?\n\nRespond with a name.", "answer": "Ada"}
+    inputs = {"question": "Where?", "history": dspy.History(messages=[said])}
+    call = chat_call(adapter.format(signature, [], inputs))
+    assert call is not None and call.demos == [said] and call.inputs == {"question": "Where?"}
