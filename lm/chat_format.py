@@ -1,9 +1,9 @@
 """What one of DSPy's own adapters asks, read back into fields, for a model that knows another format.
 
-`dspy.Predict` formats a call by DSPy's adapter, whatever the LM: the chat, JSON and XML adapters write a system message
-with the fields and their types, demonstrations as turns, and the inputs between markers. A small model can't follow
-that. So `raisf.lm.local.model.LocalLM` reads the fields back, asks in the model's format, and answers in the one that
-was asked for. Messages of any other form are left alone.
+`dspy.Predict` formats a call by DSPy's adapter, whatever the LM: the chat, JSON, BAML and XML adapters write a system
+message with the fields and their types, demonstrations as turns, and the inputs between markers. A small model can't
+follow that. So `raisf.lm.local.model.LocalLM` reads the fields back, asks in the model's format, and answers in the one
+that was asked for. Messages of any other form are left alone.
 """
 
 import ast
@@ -27,6 +27,7 @@ LONGEST_SYSTEM, MOST_FIELDS = 50_000, 100
 _INPUTS, _OUTPUTS = "Your input fields are:\n", "\nYour output fields are:\n"
 _FORM = "\nAll interactions will be structured in the following way, with the appropriate values filled in."
 _TASK = "In adhering to this structure, your objective is:"
+_JSON = ("\nOutputs will be a JSON object", "\nOutput field `")  # the second in BAMLAdapter's form
 _REMINDER = "\n\nRespond with "  # of the form, at a turn's end
 _FIELD = re.compile(r"^\d+\. `(\w+)` \((.*?)\):", re.MULTILINE)
 _ITEM = re.compile(r"(?:\[\d+\] )?(?:«««\n(.*?)\n»»»|«([^«»\n]*)»)(?:\n|$)", re.DOTALL)
@@ -70,7 +71,7 @@ class ChatCall:
 
 
 def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCall | None:
-    """The call that DSPy's chat, JSON or XML adapter put into messages; None where none of them did.
+    """The call that DSPy's chat, JSON, BAML or XML adapter put into messages; None where none of them did.
 
     Args:
         messages: Of the call.
@@ -107,7 +108,8 @@ def _signature(system: str, bools: bool) -> tuple[type[dspy.Signature], Markers]
     if len(found) > MOST_FIELDS:
         return None
     fields: dict[str, Any] = {name: (_type(written, bools), kind()) for name, written, kind in found}
-    kind = "json" if "Outputs will be a JSON object" in form else "chat" if "## completed ##" in form else "xml"
+    in_json = any(said in form for said in _JSON)
+    kind = "json" if in_json else "chat" if "## completed ##" in form else "xml"
     task = "\n".join(line.strip() for line in task.strip().splitlines())
     try:
         signature: Any = dspy.Signature(fields, task)  # type: ignore[call-arg]

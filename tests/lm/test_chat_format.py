@@ -2,11 +2,12 @@
 
 import dspy
 import pytest
+from dspy.adapters.baml_adapter import BAMLAdapter
 
 from raisf.lm.adapter import adapter_named
 from raisf.lm.chat_format import ChatCall, chat_call
 
-ADAPTERS = [dspy.ChatAdapter(), dspy.JSONAdapter(), dspy.XMLAdapter()]
+ADAPTERS = [dspy.ChatAdapter(), dspy.JSONAdapter(), BAMLAdapter(), dspy.XMLAdapter()]
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
@@ -30,3 +31,11 @@ def test_earlier_turns_of_a_conversation_are_what_was_said(adapter):
     inputs = {"question": "Where?", "history": dspy.History(messages=[said])}
     call = chat_call(adapter.format(signature, [], inputs))
     assert call is not None and call.demos == [said] and call.inputs == {"question": "Where?"}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: type(adapter).__name__)
+def test_a_call_is_answered_in_the_form_that_its_adapter_reads(adapter):
+    signature = dspy.Signature("question -> label: Literal['a', 'b'], things: list[str], answer")
+    fields = {"label": "b", "things": ["c"], "answer": "B"}
+    call = chat_call(adapter.format(signature, [], {"question": "Q?"}))
+    assert call is not None and adapter.parse(signature, call.answer(fields)) == fields
