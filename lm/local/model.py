@@ -159,17 +159,13 @@ class LocalLM(dspy.LM):
         try:
             return adapter.ask(self, options, call)
         except AdapterParseError as error:
-            if (rest := rest_of(adapter, error)) is None:
-                raise
-            return self._fields(rest, call, options)
+            return self._fields(_going_on(adapter, error), call, options)
 
     async def _afields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
         try:
             return await adapter.aask(self, options, call)
         except AdapterParseError as error:
-            if (rest := rest_of(adapter, error)) is None:
-                raise
-            return await self._afields(rest, call, options)
+            return await self._afields(_going_on(adapter, error), call, options)
 
     def _chat_call(self, messages: Any) -> ChatCall | None:
         """What one of DSPy's adapters asks, where this LM is spoken to in another format."""
@@ -269,6 +265,20 @@ class LocalLM(dspy.LM):
             InputError: the weights are gone or others.
         """
         return cls(**{name: value for name, value in state.items() if name not in ("_dspy_lm_class", "model_type")})
+
+
+def _going_on(adapter: CompactAdapter, error: AdapterParseError) -> CompactAdapter:
+    """What asks for the rest of an answer.
+
+    Raises:
+        AdapterParseError: There is none to ask for. It names the signature of the predictor that asked, by which DSPy
+            finds that.
+    """
+    if (rest := rest_of(adapter, error)) is None:
+        caller = (dspy.settings.caller_modules or [None])[-1]
+        error.signature = getattr(caller, "signature", error.signature)
+        raise error
+    return rest
 
 
 def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:

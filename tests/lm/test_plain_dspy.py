@@ -14,7 +14,7 @@ import pytest
 from dspy.streaming import StreamListener, StreamResponse
 
 from raisf.lm.adapter import adapter_named
-from raisf.lm.chat import typed_calls
+from raisf.lm.chat import UnreadableReply, typed_calls
 from raisf.lm.chat_format import chat_call
 from raisf.lm.connect import connect
 from raisf.lm.local.inference import Rows
@@ -164,6 +164,16 @@ def test_demonstrations_reach_it(pocket, monkeypatch):
     assert asked[0].messages[0].text == (
         "question: Who founded Ulm?\nanswer: Oran<|end|>\nquestion: On which river does Pasken lie?\nanswer:"
     )
+
+
+@pytest.mark.parametrize("awaited", [False, True], ids=["called", "awaited"])
+def test_a_reply_that_cannot_be_read_names_the_predictor_that_asked(pocket, awaited):
+    """`dspy.GEPA` finds by it whose reply that was: it lost all of such examples."""
+    program = dspy.Predict("question -> length: int")
+    ask = (lambda **given: asyncio.run(program.acall(**given))) if awaited else program
+    with dspy.context(lm=pocket), pytest.raises(UnreadableReply) as caught:
+        ask(question="On which river does Pasken lie?")
+    assert caught.value.signature is program.signature
 
 
 def test_who_asks_for_the_chat_format_gets_it(llama):
