@@ -139,7 +139,7 @@ class LocalLM(dspy.LM):
                 return together([self(prompt, messages=messages, **options) for options in each])
             return super().__call__(prompt, messages=messages, **kwargs)
         each = self._candidates(kwargs)
-        return [call.answer(fields) for one in each for fields in self._fields(self.adapter, call, one)]
+        return [_output(call, fields) for one in each for fields in self._fields(self.adapter, call, one)]
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
         """The same, awaited."""
@@ -149,7 +149,7 @@ class LocalLM(dspy.LM):
                 return together([await self.acall(prompt, messages=messages, **options) for options in each])
             return await super().acall(prompt, messages=messages, **kwargs)
         each = self._candidates(kwargs)
-        return [call.answer(fields) for one in each for fields in await self._afields(self.adapter, call, one)]
+        return [_output(call, fields) for one in each for fields in await self._afields(self.adapter, call, one)]
 
     def _candidates(self, options: dict[str, Any]) -> list[dict[str, Any]]:
         """The options of each candidate of a call: each goes on from its own words where it is not whole."""
@@ -265,6 +265,12 @@ class LocalLM(dspy.LM):
             InputError: the weights are gone or others.
         """
         return cls(**{name: value for name, value in state.items() if name not in ("_dspy_lm_class", "model_type")})
+
+
+def _output(call: ChatCall, fields: dict[str, Any]) -> str | dict[str, Any]:
+    """An answer as DSPy's adapters take it: its text, and its tokens' log-probabilities where they were asked for."""
+    text = call.answer(fields)
+    return {"text": text, "logprobs": fields["logprobs"]} if "logprobs" in fields else text
 
 
 def _going_on(adapter: CompactAdapter, error: AdapterParseError) -> CompactAdapter:

@@ -143,6 +143,15 @@ def test_configured_once_it_answers_any_predictor(pocket, adapter):
     assert judged.verdict in ("know", "unknown")
 
 
+def test_log_probabilities_come_with_an_answer_where_they_are_asked_for(pocket):
+    asked = {"question": "On which river does Pasken lie?", "config": {"logprobs": True, "n": 2, "temperature": 1.0}}
+    told = []
+    for adapter in (*ADAPTERS, pocket.adapter):
+        with dspy.context(lm=pocket, adapter=adapter):
+            told.append(dspy.Predict("question -> answer")(**asked).completions.logprobs)
+    assert told == [told[0]] * len(told) and told[0][0]["content"][0]["logprob"] < 0
+
+
 def test_it_answers_set_on_a_predictor_and_after_loading(pocket, tmp_path):
     program = dspy.ChainOfThought("question -> answer")
     program.set_lm(pocket)
