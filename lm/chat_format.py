@@ -146,7 +146,6 @@ def _outputs(text: str, signature: type[dspy.Signature], markers: Markers) -> di
         return {}
 
 
-@functools.lru_cache(256)
 def _without(signature: Any, *outputs: str) -> type[dspy.Signature]:
     for name in outputs:
         signature = signature.delete(name)
