@@ -204,7 +204,8 @@ class ChatAdapter(dspy.ChatAdapter, WholeReplies):
 
     def format(self, signature: type[dspy.Signature], demos: list[Values], inputs: Values) -> list[Values]:
         """The messages. In a text, DSPy's mark of an image or a file is text: a passage attaches nothing to a call."""
-        return super().format(signature, _texts_alone(demos), _texts_alone(inputs))
+        # Not super(), around which DSPy has callbacks too: they would be told of two calls, one in the other.
+        return dspy.Adapter.format(self, signature, _texts_alone(demos), _texts_alone(inputs))
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
         """The output fields of a completion.
@@ -225,7 +226,7 @@ class JSONAdapter(dspy.JSONAdapter, WholeReplies):
 
     def format(self, signature: type[dspy.Signature], demos: list[Values], inputs: Values) -> list[Values]:
         """See `ChatAdapter.format`."""
-        return super().format(signature, _texts_alone(demos), _texts_alone(inputs))
+        return dspy.Adapter.format(self, signature, _texts_alone(demos), _texts_alone(inputs))
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> Values:
         """See `ChatAdapter.parse`."""

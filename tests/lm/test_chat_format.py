@@ -1,10 +1,12 @@
-"""What DSPy's adapters write besides a plain call reads back as what it means."""
+"""What DSPy's adapters write reads back as what it means, and our programs ask in their words."""
 
 import dspy
 import pytest
 from dspy.adapters.baml_adapter import BAMLAdapter
+from dspy.utils.callback import BaseCallback
 
 from raisf.lm.adapter import adapter_named
+from raisf.lm.chat import strict
 from raisf.lm.chat_format import ChatCall, chat_call
 
 ADAPTERS = [dspy.ChatAdapter(), dspy.JSONAdapter(), BAMLAdapter(), dspy.XMLAdapter()]
@@ -39,3 +41,18 @@ def test_a_call_is_answered_in_the_form_that_its_adapter_reads(adapter):
     fields = {"label": "b", "things": ["c"], "answer": "B"}
     call = chat_call(adapter.format(signature, [], {"question": "Q?"}))
     assert call is not None and adapter.parse(signature, call.answer(fields)) == fields
+
+
+@pytest.mark.parametrize("kind", [dspy.ChatAdapter, dspy.JSONAdapter])
+def test_our_programs_prompts_are_dspys_own_and_a_callback_hears_of_each_once(kind):
+    told = []
+
+    class Watch(BaseCallback):
+        def on_adapter_format_start(self, call_id, instance, inputs):
+            told.append(type(instance))
+
+    asked = (dspy.Signature("question -> answer"), [dspy.Example(question="P?", answer="A")], {"question": "Q?"})
+    ours = strict(kind())
+    with dspy.context(callbacks=[Watch()]):
+        messages = ours.format(*asked)
+    assert messages == kind().format(*asked) and told == [type(ours)]
