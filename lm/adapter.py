@@ -187,27 +187,35 @@ class CompactAdapter(WholeReplies):
         self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
     ) -> list[Values]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        call = ChatCall(signature, demos, inputs)
-        if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
-            with self._else_in_words():
-                return self.ask(lm, lm_kwargs, call)
-        if getattr(lm, "completes_text", False):
-            return self.ask(lm, lm_kwargs, call, scores=not hasattr(lm, "scores_labels"))
-        with self._streaming(call):
-            return super().__call__(lm, self._with_stop(lm, lm_kwargs, call), signature, demos, inputs)
+        return self.fields_of(lm, lm_kwargs, ChatCall(signature, demos, inputs))
 
     async def acall(
         self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
     ) -> list[Values]:
         """The same, awaited."""
-        call = ChatCall(signature, demos, inputs)
-        if not self.in_words and asks_probabilities(lm, lm_kwargs, signature):
+        return await self.afields_of(lm, lm_kwargs, ChatCall(signature, demos, inputs))
+
+    def fields_of(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall) -> list[Values]:
+        """The same of a call, between whose markers stands what is streamed."""
+        if not self.in_words and asks_probabilities(lm, lm_kwargs, call.signature):
+            with self._else_in_words():
+                return self.ask(lm, lm_kwargs, call)
+        if getattr(lm, "completes_text", False):
+            return self.ask(lm, lm_kwargs, call, scores=not hasattr(lm, "scores_labels"))
+        with self._streaming(call):
+            options = self._with_stop(lm, lm_kwargs, call)
+            return super().__call__(lm, options, call.signature, call.demos, call.inputs)
+
+    async def afields_of(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall) -> list[Values]:
+        """The same, awaited."""
+        if not self.in_words and asks_probabilities(lm, lm_kwargs, call.signature):
             with self._else_in_words():
                 return await self.aask(lm, lm_kwargs, call)
         if getattr(lm, "completes_text", False):
             return await self.aask(lm, lm_kwargs, call, scores=not hasattr(lm, "scores_labels"))
         with self._streaming(call):
-            return await super().acall(lm, self._with_stop(lm, lm_kwargs, call), signature, demos, inputs)
+            options = self._with_stop(lm, lm_kwargs, call)
+            return await super().acall(lm, options, call.signature, call.demos, call.inputs)
 
     def ask(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall, scores: bool = True) -> list[Values]:
         """The call in DSPy's typed form, to an LM that completes text or gives the probabilities of labels.

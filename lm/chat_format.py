@@ -2,8 +2,8 @@
 
 `dspy.Predict` formats a call by DSPy's adapter, whatever the LM: the chat, JSON, BAML and XML adapters write a system
 message with the fields and their types, demonstrations as turns, and the inputs between markers. A small model can't
-follow that. So `raisf.lm.local.model.LocalLM` reads the fields back, asks in the model's format, and answers in the one
-that was asked for. Messages of any other form are left alone.
+follow that. So `raisf.lm.own_format.OwnFormat` reads the fields back, asks in the model's format, and answers in the
+one that was asked for. Messages of any other form are left alone.
 """
 
 import ast

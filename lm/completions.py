@@ -5,6 +5,7 @@ are asked here.
 """
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 from dspy.lm15 import (
@@ -12,6 +13,10 @@ from dspy.lm15 import (
     Message,
     Request,
     Response,
+    StreamDeltaEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+    TextDelta,
     TokenLogprob,
     TopLogprob,
     TransportError,
@@ -62,6 +67,13 @@ class Completions:
             failed.retry_after = _seconds(reply.headers.get("retry-after"))
             raise failed
         return _read(request, json.loads(body))
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamStartEvent | StreamDeltaEvent | StreamEndEvent]:
+        """The events of an answer, which comes whole; see `complete`."""
+        response = await self.complete(request)
+        yield StreamStartEvent(model=request.model)
+        yield StreamDeltaEvent(TextDelta(response.text or ""))
+        yield StreamEndEvent(finish_reason=response.finish_reason, usage=response.usage)
 
 
 def _payload(request: Request) -> dict[str, Any]:

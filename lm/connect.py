@@ -101,8 +101,8 @@ def connect(
             (50 million parameters and more), else the default. A choice other than the default is part of the LM's
             model string; so on a GPU the weights' own precision is not, whatever it is.
         completions: with `api_base` and the adapter `compact` or `pocket`: their text goes to the endpoint's
-            `/completions`, which continues it as it is, and not to its chat. For base models, and for LoRA modules that
-            were trained on that text.
+            `/completions`, which continues it as it is, and not to its chat, whoever asks. For base models, and for
+            LoRA modules that were trained on that text.
         probabilities: an endpoint that lists likely tokens (`top_logprobs`) is asked for one token of a verdict, which
             then comes with a probability, as a model's in the process does. False: verdicts are always written out.
 
@@ -146,7 +146,7 @@ def connect(
     _check_provider(engine.plain)
     lm = _endpoint_lm(spec, engine, temperature, max_tokens)
     if adapter is not None:
-        lm.adapter = adapter_named(adapter)  # type: ignore[attr-defined]
+        lm.adapter = adapter_named(adapter)
     return lm
 
 

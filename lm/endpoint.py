@@ -26,14 +26,15 @@ from raisf.lm.adapter import COMPLETION
 from raisf.lm.completions import Completions
 from raisf.lm.endpoint_async import AsyncEndpoint
 from raisf.lm.keeping import CallCache, Heard, in_call, keep
-from raisf.lm.options import apart, together
+from raisf.lm.options import KNOWN
+from raisf.lm.own_format import OwnFormat
 from raisf.lm.verdicts import Attempt, Scoring, Unsaid, asked_labels
 from raisf.utils.errors import InputError
 
 _BASE_LM = "dspy.clients.lm.LM"
 
 
-class EndpointLM(dspy.LM):
+class EndpointLM(OwnFormat):
     """A model at an endpoint.
 
     DSPy's cache does not tell endpoints apart: its key leaves `api_base` out. Here every call carries its endpoint in
@@ -59,20 +60,6 @@ class EndpointLM(dspy.LM):
     def api_base(self) -> str | None:
         """The URL of an endpoint of one's own; None for the provider's."""
         return self.endpoint.api_base
-
-    def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """Ask; see `dspy.LM`."""
-        if each := apart(self.kwargs, prompt, kwargs):
-            return together([self(prompt, messages=messages, **options) for options in each])
-        with self._called(kwargs) as marked:
-            return super().__call__(prompt, messages=messages, **marked)
-
-    async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """The same, awaited."""
-        if each := apart(self.kwargs, prompt, kwargs):
-            return together([await self.acall(prompt, messages=messages, **options) for options in each])
-        with self._called(kwargs) as marked:
-            return await super().acall(prompt, messages=messages, **marked)
 
     @property
     def completes_text(self) -> bool:
@@ -328,12 +315,13 @@ class Endpoint:
     @property
     def supported_params(self) -> frozenset[str]:
         """The options that the model takes."""
-        return capabilities(self.plain).params
+        params = capabilities(self.plain).params
+        return params.intersection(KNOWN) if self.completions else params
 
     @property
     def supports_function_calling(self) -> bool:
-        """Whether the model calls tools."""
-        return capabilities(self.plain).function_calling
+        """Whether the model calls tools; a text that is continued has none."""
+        return not self.completions and capabilities(self.plain).function_calling
 
     @property
     def supports_reasoning(self) -> bool:

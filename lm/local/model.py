@@ -14,8 +14,6 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import COMPLETION, CompactAdapter, adapter_named
-from raisf.lm.chat_format import ChatCall, chat_call
-from raisf.lm.continuing import rest_of
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
@@ -32,12 +30,12 @@ from raisf.lm.local.weights import (
     weights_hash,
     weights_hashes,
 )
-from raisf.lm.options import apart, seeds_of, together
+from raisf.lm.own_format import OwnFormat
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
 
-class LocalLM(dspy.LM):
+class LocalLM(OwnFormat):
     """A `dspy.LM` over the process's own engine: batched over threads, deterministic, cached, labels scored.
 
     The model string becomes `local/<path>#<hash of the weights>`: it is part of DSPy's cache key, so that weights that
@@ -47,8 +45,7 @@ class LocalLM(dspy.LM):
     A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`. The default is float32 on a CPU
     and the weights' own on a GPU, so there the string does not say which.
 
-    It is always spoken to in its own format. What one of DSPy's adapters asks (`dspy.Predict` anywhere, without
-    `raisf`) is put into that format, and the answer given back in the one that was asked for.
+    It is always spoken to in its own format.
 
     Args:
         model: `local/pocket` (or another of `pocket.WEIGHTS`), `local/<folder>` or `local/<hub id>`, with or without
@@ -71,8 +68,6 @@ class LocalLM(dspy.LM):
         InputError: there are no usable weights, the hash is another, or the LoRA adapter or the probe is damaged or
             was made on another base.
     """
-
-    completes_text = True  # the compact adapter may give it bare text and have labels scored
 
     def __init__(
         self,
@@ -130,48 +125,6 @@ class LocalLM(dspy.LM):
         self.scores_bools = True
         if not isinstance(self.adapter, CompactAdapter):  # which scores labels whoever is asked
             self.scores_labels = True
-
-    def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """Answer a prompt, messages or a typed request."""
-        call = self._chat_call(messages)
-        if call is None:
-            if each := apart(self.kwargs, prompt, kwargs):
-                return together([self(prompt, messages=messages, **options) for options in each])
-            return super().__call__(prompt, messages=messages, **kwargs)
-        each = self._candidates(kwargs)
-        return [_output(call, fields) for one in each for fields in self._fields(self.adapter, call, one)]
-
-    async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """The same, awaited."""
-        call = self._chat_call(messages)
-        if call is None:
-            if each := apart(self.kwargs, prompt, kwargs):
-                return together([await self.acall(prompt, messages=messages, **options) for options in each])
-            return await super().acall(prompt, messages=messages, **kwargs)
-        each = self._candidates(kwargs)
-        return [_output(call, fields) for one in each for fields in await self._afields(self.adapter, call, one)]
-
-    def _candidates(self, options: dict[str, Any]) -> list[dict[str, Any]]:
-        """The options of each candidate of a call: each goes on from its own words where it is not whole."""
-        return [{**options, "n": 1, "seed": seed} for seed in seeds_of({**self.kwargs, **options})]
-
-    def _fields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
-        try:
-            return adapter.ask(self, options, call)
-        except AdapterParseError as error:
-            return self._fields(_going_on(adapter, error), call, options)
-
-    async def _afields(self, adapter: CompactAdapter, call: ChatCall, options: dict[str, Any]) -> list[dict[str, Any]]:
-        try:
-            return await adapter.aask(self, options, call)
-        except AdapterParseError as error:
-            return await self._afields(_going_on(adapter, error), call, options)
-
-    def _chat_call(self, messages: Any) -> ChatCall | None:
-        """What one of DSPy's adapters asks, where this LM is spoken to in another format."""
-        if not messages or not isinstance(self.adapter, CompactAdapter):
-            return None
-        return chat_call(messages, getattr(self, "scores_bools", False))
 
     def with_weights(self, folder: Path) -> "LocalLM":
         """The same LM with what was trained on its base: a LoRA adapter, a probe, or a whole model."""
@@ -265,26 +218,6 @@ class LocalLM(dspy.LM):
             InputError: the weights are gone or others.
         """
         return cls(**{name: value for name, value in state.items() if name not in ("_dspy_lm_class", "model_type")})
-
-
-def _output(call: ChatCall, fields: dict[str, Any]) -> str | dict[str, Any]:
-    """An answer as DSPy's adapters take it: its text, and its tokens' log-probabilities where they were asked for."""
-    text = call.answer(fields)
-    return {"text": text, "logprobs": fields["logprobs"]} if "logprobs" in fields else text
-
-
-def _going_on(adapter: CompactAdapter, error: AdapterParseError) -> CompactAdapter:
-    """What asks for the rest of an answer.
-
-    Raises:
-        AdapterParseError: There is none to ask for. It names the signature of the predictor that asked, by which DSPy
-            finds that.
-    """
-    if (rest := rest_of(adapter, error)) is None:
-        caller = (dspy.settings.caller_modules or [None])[-1]
-        error.signature = getattr(caller, "signature", error.signature)
-        raise error
-    return rest
 
 
 def _parts(model: str) -> tuple[str, Path | None, str | None, str | None]:
