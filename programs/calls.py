@@ -18,7 +18,7 @@ from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.citations import cite
-from raisf.programs.concurrency import BudgetSpent, Stopped, Task, extend_trace, semaphore, within
+from raisf.programs.concurrency import BudgetSpent, Stopped, Task, extend_trace, holding, semaphore, within
 from raisf.programs.confidence import Confidence
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
@@ -306,11 +306,9 @@ class Run:
         place = self._place(calls)
 
         def placed() -> T:
-            try:
-                with until(self._deadline, self._under_way):
-                    return call()
-            finally:  # also an abandoned call keeps its place until it ends: so there are never more than places
-                place.release()
+            # Also an abandoned call keeps its place until it ends: so there are never more than places.
+            with holding(place), until(self._deadline, self._under_way):
+                return call()
 
         try:
             return within(self._seconds_left(), placed, calls=True)

@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +34,9 @@ class _Limit:
 # 32: a node's five judgements for a handful of nodes at once; servers and the local engine batch about as many.
 _limit = _Limit(32)
 
+# Whether this context's work has a place within the limit.
+_placed: contextvars.ContextVar[bool] = contextvars.ContextVar("placed", default=False)
+
 
 def set_concurrency(calls: int) -> int:
     """Set how many LM calls may be under way at once in this process.
@@ -53,8 +56,22 @@ def set_concurrency(calls: int) -> int:
 
 
 def semaphore() -> threading.BoundedSemaphore:
-    """The process-wide limit: hold it around an LM call and around nothing else, or nested work could deadlock."""
-    return _limit.semaphore
+    """The process-wide limit: hold it around an LM call and around nothing else, or nested work could deadlock.
+
+    What a predictor asks on its way to an answer has that call's place: here it is a limit of its own.
+    """
+    return threading.BoundedSemaphore() if _placed.get() else _limit.semaphore
+
+
+@contextlib.contextmanager
+def holding(place: threading.BoundedSemaphore) -> Iterator[None]:
+    """The work for which a place was acquired, which is released at its end."""
+    before = _placed.set(True)
+    try:
+        yield
+    finally:
+        _placed.reset(before)
+        place.release()
 
 
 class Task(Generic[T]):

@@ -10,6 +10,7 @@ import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
+from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
 
 
@@ -124,6 +125,23 @@ def test_a_forward_that_asks_its_coroutine_ends():
     program = dspy.syncify(Direct())
     program.set_lm(ScriptedLM(lambda fields: {"answer": "ada"}))
     assert program(question="Who?").answer == asyncio.run(program.acall(question="Who?")).answer == "ada"
+
+
+class Asking(dspy.Predict):
+    """Asks another program before it answers."""
+
+    def forward(self, **inputs):
+        self.told = self.first(question="Where?").answer
+        return super().forward(**inputs)
+
+
+def test_a_predictor_that_asks_a_program_itself_waits_for_no_place_but_its_own(one_at_a_time):
+    program, asking = Direct(), Asking(DirectAnswer)
+    asking.first = Direct(max_seconds=9)  # it would wait for the place of the call that waits for it
+    program.answer_directly = asking
+    with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "Velm" if fields["question"] == "Where?" else "Ada"})):
+        assert program(question="Who?").answer == "Ada"
+    assert asking.told == "Velm"
 
 
 @pytest.mark.parametrize("options", [["k"], "k", 3])
