@@ -212,6 +212,7 @@ class Run:
             raise self._spent() from None
         with self._lock:
             self._used.add(id(search))
+        extend_trace(search.steps)  # a retriever may ask predictors
         return passages
 
     def cost(self) -> Cost:

@@ -38,7 +38,7 @@ from raisf.programs.live import Live, astream, stream
 from raisf.programs.questions import UNKNOWN
 from raisf.programs.state import OPTIONS, check_fields, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
-from raisf.retrieval.adapting import as_retriever, searched
+from raisf.retrieval.adapting import Adapted, as_retriever, searched
 from raisf.retrieval.passage import Retriever
 from raisf.utils.errors import InputError
 from raisf.utils.predictors import require_lm
@@ -57,8 +57,8 @@ class Program(dspy.Module):
     """A system that answers a question; a subclass says how in `_answer`.
 
     Args:
-        retriever: What it searches with, see `raisf.retrieval.adapting.as_retriever`; shared, not copied, when the
-            program is copied. None where the program does without, gets it later, or takes DSPy's (`settings.rm`).
+        retriever: What it searches with, see `raisf.retrieval.adapting.as_retriever`; shared by the program's copies,
+            unless it asks predictors. None where it does without, gets it later, or takes DSPy's (`settings.rm`).
         max_calls: LM calls a question may make; at the limit what is left ends as "unknown". None: no limit.
         max_seconds: Seconds that a question may wait for calls and searches; at the limit what is left ends as
             "unknown". None: no limit.
@@ -290,7 +290,8 @@ class Program(dspy.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Program":
         # Compiling copies programs often; an index is large, never changes, and is shared.
-        memo[id(self.retriever)] = self.retriever
+        if not isinstance(self.retriever, Adapted):  # which knows what of it to copy
+            memo[id(self.retriever)] = self.retriever
         new = type(self).__new__(type(self))
         memo[id(self)] = new
         new.__setstate__(copy.deepcopy(self.__getstate__(), memo))

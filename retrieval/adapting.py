@@ -1,10 +1,11 @@
 """Retrievers of all makes, DSPy's among them, as one: whatever finds passages by a query can be what a program asks."""
 
+import copy
 import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ class Adapted:
         self.name = name or _name_of(given)
         self.given = None if name else given
         self.learnt_from = learnt_by(given)
+        self._asked = given
         self._call = _caller_of(given)
         self._noted: tuple[str, list[Retriever], bool] | None = None
 
@@ -100,10 +102,14 @@ class Adapted:
         """What is known of it, the indexes that it holds, and whether it asks DSPy's `rm`; for good as it is now."""
         if self._noted is None:
             known = _hash(f"named {self.name}" if self.given is None else _known_of(self.given))
-            parts = [] if self.given is None else list(_parts_of(self.given, set()))
+            parts = [] if self.given is None else self._parts
             indexes = [part for part in parts if isinstance(part, Retriever) and isinstance(part.corpus_hash, str)]
             self._noted = known, indexes, any(map(_asks_rm, parts))
         return self._noted
+
+    @cached_property
+    def _parts(self) -> list[Any]:
+        return list(_parts_of(self._asked, set()))
 
     @property
     def corpus_hash(self) -> str:
@@ -139,8 +145,28 @@ class Adapted:
         return [self(query, k) for query in queries]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapted":
-        """Itself: copies of a program search with the same retriever."""
-        return self
+        """Itself: copies of a program search with the same retriever; where that asks predictors, with a copy of it.
+
+        So what these learn in a copy of a module is what its program searches with. LMs, indexes and embeddings are
+        shared, and so is a retriever that cannot be copied.
+        """
+        if not any(hasattr(type(part), "forward") for part in self._parts):
+            return self
+        import dspy
+
+        if not any(isinstance(part, dspy.Predict) for part in self._parts):
+            return self
+        large = [part for part in self._parts if isinstance(part, dspy.BaseLM | dspy.Embeddings | Retriever)]
+        memo.update({id(part): part for part in large if not isinstance(part, Adapted)})
+        made = memo[id(self)] = Adapted.__new__(Adapted)
+        try:
+            asked = copy.deepcopy(self._asked, memo)
+        except Exception:  # there is a lock in it, say
+            memo[id(self)] = self
+            return self
+        made.__init__(asked, self.name if self.given is None else None)
+        made._noted = self._noted
+        return made
 
 
 def _hash(text: str) -> str:

@@ -1,8 +1,11 @@
 """DSPy's own tools work on the programs: copies, saved state, evaluation, teleprompters."""
 
+import threading
+
 import dspy
 import pytest
 
+from raisf.lm.scripted import ScriptedLM
 from raisf.programs import registry
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
@@ -62,6 +65,63 @@ def test_bootstrapping_gives_every_predictor_its_own_demonstrations(lm, shelf):
     assert set(compiled.relevant.demos[0].keys()) >= {"question", "passage", "verdict"}
     assert set(compiled.compose.demos[0].keys()) >= {"question", "facts", "answer"}
     assert all(predictor.demos for predictor in compiled.predictors())
+
+
+class Rewriting(dspy.Module):
+    def __init__(self):
+        super().__init__()
+        self.rewrite = dspy.Predict("query -> words")
+
+    def forward(self, query, k):
+        return [self.rewrite(query=query).words] * k
+
+
+class Around(dspy.Module):
+    def __init__(self, search=None):
+        super().__init__()
+        search = search or Rewriting()
+        self.rag = RAG(search)  # the program is copied first
+        self.search = search
+
+    def forward(self, question):
+        return self.rag(question=question)
+
+
+class Within(Rewriting):
+    def __init__(self):
+        super().__init__()
+        self.rag = RAG(super().forward)
+
+    def forward(self, question):
+        return self.rag(question=question)
+
+
+@pytest.mark.parametrize("make", [Around, Within])
+def test_a_retriever_within_the_same_module_is_compiled_with_it(make):
+    def reply(fields):
+        asked = fields.get("query") or fields["question"]
+        return {"words": f"of {asked}", "answer": f"A({asked})", "evidence": ""}
+
+    lm, teleprompter = ScriptedLM(reply), dspy.BootstrapFewShot(right, max_bootstrapped_demos=2, max_labeled_demos=0)
+    with dspy.context(lm=lm):
+        compiled = teleprompter.compile(make(), trainset=EXAMPLES)
+        rewrites = [two for name, two in compiled.named_predictors() if name.endswith("rewrite")]
+        assert [[demo.words for demo in two.demos] for two in rewrites] == [["of root 0", "of root 1"]]
+        compiled(question="root 9")
+    asked = next(call for call in lm.history[::-1] if "root 9" in str(call["messages"]) and "words" in str(call))
+    assert "of root 1" in str(asked["messages"]), "what it searches with shows the demonstrations"
+    assert all(not two.demos for two in make().predictors())
+
+
+def test_a_retriever_that_cannot_be_copied_is_shared_and_so_are_its_lm_and_its_index(shelf):
+    search = Rewriting()
+    search.rewrite.lm, search.index = ScriptedLM({}), shelf
+    program = RAG(search)
+    copied = program.deepcopy().retriever
+    assert copied.given.rewrite is not search.rewrite and copied.given.rewrite.lm is search.rewrite.lm
+    assert copied.corpus_hash == program.retriever.corpus_hash
+    search.lock = threading.Lock()
+    assert program.deepcopy().retriever is program.retriever
 
 
 def test_dspys_trace_comes_in_the_order_of_the_tree(lm, shelf, one_at_a_time):
