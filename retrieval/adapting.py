@@ -241,7 +241,7 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     found += [one for one in others if one.default is inspect.Parameter.empty]
     count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
-        return partial(_with_query, given)
+        return partial(_of_embeddings, given, {}) if _is_embeddings(given) else partial(_with_query, given)
     if count.kind is inspect.Parameter.POSITIONAL_ONLY:
         return given
     name = "k" if count.kind is inspect.Parameter.VAR_KEYWORD else count.name
@@ -254,6 +254,27 @@ def _with_query(given: Any, query: str, k: int) -> Any:
 
 def _with_count(given: Any, name: str, query: str, k: int) -> Any:
     return given(query, **{name: k})
+
+
+def _is_embeddings(given: Any) -> bool:
+    if not hasattr(type(given), "forward"):
+        return False
+    import dspy
+
+    return isinstance(given, dspy.Embeddings)
+
+
+def _of_embeddings(given: Any, larger: dict[int, Any], query: str, k: int) -> Any:
+    """What `dspy.Embeddings` find: as many as they were made for, so that for more they are asked through a copy."""
+    from dspy.utils.unbatchify import Unbatchify
+
+    if k <= given.k:
+        return given(query)
+    if k not in larger:
+        made = copy.copy(given)
+        made.k, made.search_fn = k, Unbatchify(made._batch_forward)
+        larger[k] = made
+    return larger[k](query)
 
 
 def _name_of(given: Any) -> str:

@@ -104,9 +104,11 @@ def test_dspys_colbert_client_and_embeddings_are_asked_by_programs(server: Index
         found = colbert("Who wrote Hamlet, the tragedy?", 2)
     wanted = index("Who wrote Hamlet, the tragedy?", 2)
     assert [(p.pid, p.title, p.text) for p in found] == [(p.pid, p.title, p.text) for p in wanted]
-    embeddings = dspy.retrievers.Embeddings(TEXTS, embed, k=2)
+    embeddings = dspy.retrievers.Embeddings(TEXTS, embed, k=1)
     for program in (raisf.RAG(embeddings, k=2), raisf.RAISF(embeddings, k=2)):
         assert [p.text for p in program.retriever("Hamlet is a tragedy", 1)] == ["Hamlet is a tragedy."]
+        assert [len(program.retriever("Hamlet is a tragedy", k)) for k in (2, 3, 4, 1)] == [2, 3, 3, 1]
+    assert len(embeddings("chess").passages) == 1, "they stay as they were given"
     assert program.retriever("chess", 1)[0].pid in ("0", "1", "2")
 
 
