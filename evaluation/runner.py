@@ -202,9 +202,7 @@ def evaluate(
         LMError: The LM failed on ten questions in a row, or on all there are. What was answered is kept.
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
-    check_module(program)
-    if hasattr(program, "aforward") and not getattr_static(program, "forward", None):  # DSPy warns of who looks at it
-        raise InputError(f"{type(program).__name__} has aforward alone, and threads ask it: give dspy.syncify(module)")
+    check_can_be_asked(program)
     threads = questions_at_a_time(program) if threads is None else threads
     examples = _checked(examples, threads)
     binding = binding_of(program, examples, cache=cache)
@@ -254,6 +252,13 @@ def check_module(program: object) -> None:
             f"a program is a dspy.Module, found a {type(program).__name__}: make a class of it whose forward(question) "
             "returns dspy.Prediction(answer=...)"
         )
+
+
+def check_can_be_asked(program: object) -> None:
+    """Raise InputError for what is no dspy.Module, or can only be awaited."""
+    check_module(program)
+    if hasattr(program, "aforward") and not getattr_static(program, "forward", None):  # DSPy warns of who looks at it
+        raise InputError(f"{type(program).__name__} has aforward alone, and threads ask it: give dspy.syncify(module)")
 
 
 def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:

@@ -14,7 +14,7 @@ from dspy.teleprompt import Teleprompter
 
 from raisf.evaluation.examples import check_trainset
 from raisf.evaluation.identity import digest
-from raisf.evaluation.runner import check_module
+from raisf.evaluation.runner import check_can_be_asked, check_module
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.copying import copy_of
@@ -134,6 +134,7 @@ class Optimizer(Teleprompter):
         check_own_forwards(student)
         require_lm(student)
         if (guide := _single_teacher(teacher)) is not None:
+            check_can_be_asked(guide)
             require_lm(guide)
         settings = self._settings(student, trainset, valset)
         sets = [list(map(_asking, examples)) for examples in (trainset, valset)]
@@ -226,8 +227,10 @@ def check_own_forwards(student: dspy.Module) -> None:
     """Makes sure that a student, and the programs of ours in it, do what their classes say.
 
     Raises:
-        InputError: One was given another `forward`, which asks nothing of what is compiled.
+        InputError: One was given another `forward`, which asks nothing of what is compiled; the student can only be
+            awaited.
     """
+    check_can_be_asked(student)
     for part in (student, *programs_within(student)):
         given = given_forward(part)
         own: Any = getattr(type(part), "forward", None)

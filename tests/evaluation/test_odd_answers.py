@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import raisf
 from raisf.evaluation.examples import check_answered, describe_test, gold_answers
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
@@ -74,6 +75,8 @@ def test_a_module_that_can_only_be_awaited_is_refused_at_once_and_measured_as_ds
     examples = [dspy.Example(question="What?", answer="x").with_inputs("question")]
     with pytest.raises(InputError, match="Awaited has aforward alone"):
         run(Awaited(), examples)
+    with pytest.raises(InputError, match="Awaited has aforward alone"):
+        raisf.compare({"a": Answers(lambda q: pytest.fail("the other was asked first")), "b": Awaited()}, examples)
     assert run(dspy.syncify(Awaited()), examples).em.value == 1
 
 

@@ -136,6 +136,32 @@ def test_what_neighbours_made_of_a_program_is_not_compiled_in_vain(part: bool, w
     assert lm.calls == []
 
 
+class Awaited(dspy.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer, self.rag = dspy.Predict("question -> answer"), RAISF(Shelf(of_its_own))
+
+    async def aforward(self, question: str) -> dspy.Prediction:
+        return await self.answer.acall(question=question)
+
+
+def test_a_module_that_can_only_be_awaited_is_refused_at_once_and_compiled_as_dspy_wraps_it(tmp_path: Path) -> None:
+    """It failed question by question, and the error named an attribute."""
+    examples = [dspy.Example(question=f"q{n}", answer=f"q{n}").with_inputs("question") for n in range(4)]
+    student, guide = Awaited(), dspy.Predict("question -> answer")
+    for one in (student, guide):
+        one.set_lm(ScriptedLM(lambda fields: {"answer": fields["question"]}))
+    optimizer = raisf.BootstrapJudges(metric=answer_exact_match, demos=2, work=tmp_path, **QUIET)
+    for given in ({"student": student}, {"student": guide, "teacher": student}):
+        with pytest.raises(InputError, match="Awaited has aforward alone"):
+            optimizer.compile(**given, trainset=examples)
+    for begin in (raisf.Calibrate(**QUIET).compile, raisf.fit_confidence):
+        with pytest.raises(InputError, match="Awaited has aforward alone"):
+            begin(student, valset=examples * 10)
+    assert not list(tmp_path.iterdir())
+    assert len(optimizer.compile(dspy.syncify(student), trainset=examples).answer.demos) == 2
+
+
 class Short(RAISF):
     """Hands on nothing but its answer, and takes more than a question."""
 

@@ -64,7 +64,7 @@ def compare(
     """
     from raisf.evaluation.comparison import each_once
     from raisf.evaluation.readability import check_readable
-    from raisf.evaluation.runner import check_module
+    from raisf.evaluation.runner import check_can_be_asked
     from raisf.evaluation.seen import seen_by
     from raisf.reports.report import check_folder, output_counts, report_of
 
@@ -72,7 +72,7 @@ def compare(
         found = f" in a {type(programs).__name__}" if programs else ""
         raise InputError(f"no program to compare{found}: give some by label, such as {{'rag': raisf.RAG(index)}}")
     for program in programs.values():
-        check_module(program)
+        check_can_be_asked(program)
     _warn_of_no_common_lm(programs)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asked_anew(programs.values()))
