@@ -37,7 +37,7 @@ from raisf.lm.chat import (
 from raisf.lm.chat_format import ChatCall
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, limit_of, seeds_of
-from raisf.lm.reading import may_be_list, once, read_field, without_thinking
+from raisf.lm.reading import has_value, may_be_list, once, read_field, without_thinking
 from raisf.lm.streaming import MarkedStream, pieces
 from raisf.utils.errors import InputError
 
@@ -84,7 +84,8 @@ class CompactAdapter(WholeReplies):
         return head + blocks + self._question(signature, inputs, signature.output_fields) + self._said(signature)
 
     def _shown(self, signature: type[dspy.Signature], demo: Any) -> str:
-        given = {name: demo[name] for name in signature.output_fields if demo.get(name) is not None}
+        outputs = signature.output_fields.items()
+        given = {name: demo[name] for name, field in outputs if has_value(demo, name, field.annotation)}
         if next(reversed(signature.output_fields)) not in given:
             return ""
         return self._question(signature, demo, given) + self._outputs(given) + self.end

@@ -87,7 +87,7 @@ def read_value(value: Any, annotation: Any, name: str = "") -> Any:
     kind, items = get_origin(annotation), get_args(annotation)
     if isinstance(value, str):
         return read(value, annotation, name)
-    if value is None and not (kind in (Union, UnionType) and NoneType in items):
+    if value is None and not may_be_none(annotation):
         raise Unreadable("found null")
     if annotation is str and isinstance(value, bool | int | float):
         return json.dumps(value)
@@ -186,7 +186,7 @@ def _strings(values: Any) -> list[str]:
 def _other(text: str, annotation: Any, name: str) -> Any:
     if get_origin(annotation) in (Union, UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-        if len(kinds) < len(get_args(annotation)) and text.strip().casefold() in ("", "null", "none"):
+        if may_be_none(annotation) and text.strip().casefold() in ("", "null", "none"):
             return None
         if len(kinds) == 1:
             return read(text, kinds[0], name)
@@ -226,6 +226,21 @@ def _type_name(annotation: Any) -> str:
 def may_be_list(annotation: Any) -> bool:
     """Whether a field of this type may hold a list."""
     return any((get_origin(kind) or kind) in (list, tuple) for kind in (annotation, *get_args(annotation)))
+
+
+def may_be_none(annotation: Any) -> bool:
+    """Whether None is a value of this type."""
+    return get_origin(annotation) in (Union, UnionType) and NoneType in get_args(annotation)
+
+
+def has_value(values: Any, name: str, annotation: Any) -> bool:
+    """Whether a dict or an example has a value of this type under a name."""
+    return values.get(name) is not None or (name in values and may_be_none(annotation))
+
+
+def has_outputs(values: Any, signature: Any) -> bool:
+    """Whether it has one for each output of a signature."""
+    return all(has_value(values, name, field.annotation) for name, field in signature.output_fields.items())
 
 
 def read_field(said: Any, annotation: Any, name: str, *, may_be_empty: bool) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.runner import check_ran, error_text
+from raisf.lm.reading import has_outputs
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import Rows, draw, only_fields
 from raisf.optimize.judges.judge_data import VERDICTS, with_verdict
@@ -120,8 +121,7 @@ def _evened(demos: Sequence[dspy.Example], judge: str, n: int, rng: random.Rando
 
 def _with_all_outputs(predictor: Any, demos: Sequence[Any]) -> list[dspy.Example]:
     """Demonstrations with all of their outputs: one that was read in part shows how not to answer."""
-    outputs = predictor.signature.output_fields
-    return [only_fields(predictor, demo) for demo in demos if all(demo.get(key) is not None for key in outputs)]
+    return [only_fields(predictor, demo) for demo in demos if has_outputs(demo, predictor.signature)]
 
 
 def _with_demos_of(teacher: dspy.Module, drawn: dspy.Module) -> dspy.Module:

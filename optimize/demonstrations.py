@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 
 from raisf.evaluation.examples import gold_answers
+from raisf.lm.reading import has_value
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.answer_data import recall_rows
 from raisf.optimize.judges.drafts import with_drafts
@@ -239,5 +240,5 @@ def _of_form(role: Any, rows: Sequence[dspy.Example]) -> list[dspy.Example]:
 
 def only_fields(predictor: Any, demo: Any) -> dspy.Example:
     """A demonstration without what is no field: a row's verdict for balancing, a local LM's probabilities."""
-    fields = [*predictor.signature.input_fields, *predictor.signature.output_fields]
-    return dspy.Example({key: demo[key] for key in fields if demo.get(key) is not None})
+    fields = predictor.signature.fields.items()
+    return dspy.Example({key: demo[key] for key, field in fields if has_value(demo, key, field.annotation)})

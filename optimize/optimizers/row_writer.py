@@ -8,6 +8,7 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.lm.connect import adapter_for
 from raisf.lm.local.model import LocalLM
+from raisf.lm.reading import has_outputs
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.utils.errors import InputError
@@ -44,7 +45,7 @@ class RowWriter:
         signature, demos = self._predictor.signature, self._predictor.demos
         inputs = {key: row[key] for key in signature.input_fields if key in row}
         outputs = {key: row.get(key) for key in signature.output_fields}
-        if any(value is None for value in outputs.values()):
+        if not has_outputs(row, signature):
             return None
         if self.adapter is not self._asks:
             call = self._call(inputs)

@@ -56,6 +56,7 @@ class Sorted(dspy.Signature):
     limits: dict[str, int] = dspy.InputField()
     short: list[str] = dspy.OutputField()
     any_long: bool = dspy.OutputField()
+    longest: int | None = dspy.OutputField()
 
 
 @pytest.mark.parametrize("asks", [None, dspy.JSONAdapter(), dspy.XMLAdapter()], ids=["chat", "json", "xml"])
@@ -66,10 +67,11 @@ def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
     """A local LM reads DSPy's formats back and asks in its own: weights trained on theirs would never meet them."""
     if form == "chat" and isinstance(asks, dspy.JSONAdapter):
         pytest.skip("DSPy writes no training rows in JSON")
-    lm, said = LocalLM(f"local/{llama}", adapter=form, cache=False), {"short": ["a", "of"], "any_long": False}
+    said = {"short": ["a", "of"], "any_long": False, "longest": None}
+    lm = LocalLM(f"local/{llama}", adapter=form, cache=False)
     asked = {"words": ["of", "a"], "limits": {"long": 5}}
     program = dspy.Predict(Sorted)
-    program.demos = [dspy.Example(words=["tree"], limits={"long": 3}, short=[], any_long=True)]
+    program.demos = [dspy.Example(words=["tree"], limits={"long": 3}, short=[], any_long=True, longest=None)]
     met: list[list[int]] = []
     text = lm.base_engine.text
 
@@ -90,7 +92,22 @@ def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
         assert (asks or dspy.ChatAdapter()).parse(Sorted, learnt) == said
     else:  # what it writes is read as what it has learnt
         call: Any = writer._call(asked)
-        assert lm.adapter.parse(call.signature, learnt) == {"short": ["a", "of"], "any_long": "False"}
+        assert lm.adapter.parse(call.signature, learnt) == said | {"any_long": "False"}
+
+
+def same_year(example: Any, prediction: Any, trace: Any = None) -> bool:
+    return example.year == prediction.year
+
+
+def test_none_is_shown_where_it_is_what_an_output_may_be(tmp_path: Path) -> None:
+    """Only those examples were shown in which there was something to find."""
+    program = dspy.Predict("text -> year: int | None")
+    program.set_lm(ScriptedLM(lambda fields: {"year": fields["text"].partition(" ")[0]}))
+    examples = [dspy.Example(text=f"{y} {n}", year=y).with_inputs("text") for n in range(4) for y in (None, 1900)]
+    optimizer = raisf.BootstrapJudges(metric=same_year, demos=8, work=tmp_path, **QUIET)
+    compiled: Any = optimizer.compile(program, trainset=examples)
+    assert sorted(demo.text for demo in compiled.demos) == sorted(one.text for one in examples)
+    assert all(same_year(one, demo) for demo in compiled.demos for one in examples if one.text == demo.text)
 
 
 @pytest.fixture(scope="module")
