@@ -26,17 +26,20 @@ class Calls(BaseCallback):
     def __init__(self) -> None:
         self.lm_calls, self._lock = 0, Lock()
 
+    def count(self, calls: int) -> None:
+        """So many more."""
+        with self._lock:
+            self.lm_calls += calls
+
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
         """A call begins."""
-        with self._lock:
-            self.lm_calls += 1
+        self.count(1)
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         """It ends."""
         cause = exception.__cause__ if isinstance(exception, LMUnsupportedFeatureError) else None
         if isinstance(cause, UnsupportedFeatureError) and getattr(cause, "usage", None) is None:
-            with self._lock:
-                self.lm_calls -= 1
+            self.count(-1)
 
 
 class _Shared(UsageTracker):
@@ -74,7 +77,13 @@ def telling(calls: Iterable[Mapping[str, Any]]) -> int:
 
 
 def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int) -> None:
-    """Adds calls that did not go through DSPy to its usage, an entry each; the first has all of their tokens."""
+    """Adds calls that did not go through DSPy to its usage, an entry each, and to what counts calls.
+
+    The first entry has all of their tokens.
+    """
+    for one in dspy.settings.callbacks or []:
+        if isinstance(one, Calls):
+            one.count(calls)
     for number in range(calls if dspy.settings.usage_tracker else 0):
         told = (0, 0) if number else (prompt_tokens, completion_tokens)
         dspy.settings.usage_tracker.add_usage(lm.model, dict(zip(TOKENS, told, strict=True)))

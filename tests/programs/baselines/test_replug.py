@@ -7,6 +7,7 @@ import pytest
 
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.optimizers.few_shot import BootstrapJudges
 from raisf.programs.baselines.replug import REPLUG, shares
 from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.passage import Passage
@@ -67,6 +68,14 @@ def test_its_answers_can_be_bootstrapped_into_demonstrations(shelf, monkeypatch)
         [(predictor, inputs, outputs)] = dspy.settings.trace
     assert predictor is program.answer_from and inputs["passages"] == [born.prompt_text]
     assert set(outputs.keys()) == {"evidence", "answer"}
+
+
+def test_what_compiling_it_costs_counts_each_passages_prompt(shelf, tmp_path):
+    program = REPLUG(shelf, k=2)
+    program.set_lm(connect("pocket", max_tokens=8))
+    examples = [dspy.Example(question=f"Who is Title {n}?", answer="x").with_inputs("question") for n in range(3)]
+    optimizer = BootstrapJudges(metric=lambda *run: 1.0, work=tmp_path, progress=False)
+    assert optimizer.compile(program, trainset=examples).compile_report["lm_calls"] == 6
 
 
 def test_an_endpoint_is_refused_with_the_reason(shelf):
