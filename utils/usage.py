@@ -21,10 +21,11 @@ class Calls(BaseCallback):
     Attributes:
         lm_calls: How many there were. One that was refused here for what it asks, such as probabilities that its
             endpoint does not give, was never sent, and is none; one that was sent for these has told its usage.
+        resumed: Whether something was taken up that was made earlier, whose calls are not among them.
     """
 
     def __init__(self) -> None:
-        self.lm_calls, self._lock = 0, Lock()
+        self.lm_calls, self.resumed, self._lock = 0, False, Lock()
 
     def count(self, calls: int) -> None:
         """So many more."""
@@ -81,9 +82,18 @@ def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, ca
 
     The first entry has all of their tokens.
     """
-    for one in dspy.settings.callbacks or []:
-        if isinstance(one, Calls):
-            one.count(calls)
+    for one in _counting():
+        one.count(calls)
     for number in range(calls if dspy.settings.usage_tracker else 0):
         told = (0, 0) if number else (prompt_tokens, completion_tokens)
         dspy.settings.usage_tracker.add_usage(lm.model, dict(zip(TOKENS, told, strict=True)))
+
+
+def tell_resumed() -> None:
+    """Tells what counts calls that something is taken up which was made earlier."""
+    for one in _counting():
+        one.resumed = True
+
+
+def _counting() -> list[Calls]:
+    return [one for one in dspy.settings.callbacks or [] if isinstance(one, Calls)]

@@ -22,6 +22,7 @@ from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.tokenization import Text, TokenizedRow
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, write_json
+from raisf.utils.usage import tell_resumed
 
 if TYPE_CHECKING:
     import dspy
@@ -83,11 +84,14 @@ def train(
     identity = _digest([lm.base, training.told(), data, *begun, *evened])
     out = Path(work) / f"{name}-{identity[:8]}"
     marker = CONFIG if training.method == "lora" else "config.json"
-    if _lies_whole(out, marker, identity):
+    checkpoint = out.with_name(f".{out.name}.safetensors")
+    whole = _lies_whole(out, marker, identity)
+    if whole or checkpoint.is_file():
+        tell_resumed()
+    if whole:
         return out
     text, model = lm.base_engine.text, lm.base_engine.model
     learn, measure = (tokenized(text, part, completion, context_of(model), name) for part in (rows, valrows))
-    checkpoint = out.with_name(f".{out.name}.safetensors")
     if training.processes > 1:
         share_out(lm, learn, measure, training, checkpoint, identity, name, progress)
     run = FinetuneRun(lm, learn, measure, training)

@@ -22,6 +22,7 @@ from raisf.utils.files import locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
+from raisf.utils.usage import tell_resumed
 
 # Questions after which what is collected is safe on disk.
 CHUNK = 50
@@ -84,6 +85,8 @@ def collect(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / _LOCK, f"another collect is writing into {folder}: wait for it, or give another folder"):
         journal = _open(folder, digest(made))
+        if journal.found:
+            tell_resumed()
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
         asked = steps_asked(trainset)
         if (retriever := searched(program)) is not None:

@@ -30,7 +30,7 @@ from raisf.programs.changing import given_forward
 from raisf.utils.errors import InputError, check_least, check_whole
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
-from raisf.utils.usage import Calls
+from raisf.utils.usage import Calls, tell_resumed
 
 Examples = Sequence[dspy.Example]
 # What some options may be, and what to give instead of anything else.
@@ -141,11 +141,13 @@ class Optimizer(Teleprompter):
         identity = digest([identity_of(student, *self._functions()), sets, guide and identity_of(guide), settings])
         lock = "training" if self.trains else None
         with counting() as spent, Journal.alone(self.work, self.how, identity, lock=lock) as journal:
+            if journal.found:
+                tell_resumed()
             fitted = fit_skr(student, trainset, self.threads, journal)
             task = Compilation(fitted, trainset, valset, guide, journal, lambda: spent.lm_calls)
             compiled = self._compile(task)
             journal.close()
-        compiled.compile_report |= {**spent.told(), "resumed": journal.found > 0, **earlier(student)}
+        compiled.compile_report |= {**spent.told(), **earlier(student)}
         note_learnt(compiled, student, trainset, valset)
         return compiled
 
@@ -171,15 +173,16 @@ class Optimizer(Teleprompter):
 
 
 class Spent(Calls):
-    """LM calls and seconds, since it was made."""
+    """LM calls and seconds since it was made, and whether all that they were for was made since."""
 
     def __init__(self) -> None:
         super().__init__()
         self._start = time.perf_counter()
 
     def told(self) -> dict[str, float]:
-        """The calls and seconds so far, as reports hold them."""
-        return {"lm_calls": self.lm_calls, "seconds": round(time.perf_counter() - self._start, 2)}
+        """The calls and seconds so far, and whether there were some before, as reports hold them."""
+        seconds = round(time.perf_counter() - self._start, 2)
+        return {"lm_calls": self.lm_calls, "seconds": seconds, "resumed": self.resumed}
 
 
 @contextlib.contextmanager

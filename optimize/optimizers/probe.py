@@ -26,6 +26,7 @@ from raisf.optimize.optimizers.row_writer import format_of
 from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder
+from raisf.utils.usage import tell_resumed
 
 
 @dataclass(kw_only=True, eq=False)
@@ -120,6 +121,7 @@ class ProbeJudges(JudgeTraining):
         with contextlib.suppress(InputError):  # nothing is there, or something torn: it is fitted again
             read_probe(out)
             if read_report(out).get("identity") == identity:
+                tell_resumed()
                 return out, counts
         labels, layers = data[0].labels, tried_layers(len(lm.base_engine.read_layers()))
         states = [part.states(lm, layers, name) for part in data]

@@ -69,6 +69,7 @@ def test_a_compiled_judge_is_trained_further_on_more_questions(
     assert best["loss"] < before["curve"][0]["loss"]
     assert after["curve"][0]["loss"] == pytest.approx(best["loss"], abs=0.01)
     assert second.relevant.lm.lora != first.relevant.lm.lora
+    assert not first.compile_report["resumed"] and not second.compile_report["resumed"], "each was trained"
     assert second.compile_report["training"]["go_on"] and "go_on" not in first.compile_report["training"]
 
 

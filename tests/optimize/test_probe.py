@@ -220,6 +220,7 @@ def test_a_second_compile_finds_what_the_first_has_fitted(
     options: Any = {"labels": "gold", "work": compiled.know.lm.probe.parent, "progress": False}
     again = compile(program, trainset=home[1], valset=home[2], how="probe", **options)
     assert again.know.lm.model == compiled.know.lm.model
+    assert again.compile_report["resumed"] and not compiled.compile_report["resumed"]
     torn = shutil.copytree(options["work"], tmp_path / "torn")
     (torn / compiled.know.lm.probe.name / "probe.safetensors").write_bytes(b"torn")
     with pytest.raises(TypeError, match="not callable"):  # it would be fitted again

@@ -9,6 +9,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_rows import JudgeRows, teach
 from raisf.optimize.judges.labels import know_labels
+from raisf.optimize.optimizers.base import counting
 from raisf.optimize.optimizers.few_shot import LabeledJudges
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.teaching import teach_for
@@ -54,6 +55,15 @@ def test_without_gold_passages_a_judge_needs_a_teacher(program, bare, tmp_path):
     assert compiled.decompose.demos[0].sub_questions == ["Who is meant?", "Where was #1 born?"]
     told = compiled.compile_report["judge_rows"]
     assert told["splits"]["train"]["teacher"]["calls"] > 0 and told["splits"]["train"]["agreement"] == {}
+
+
+def test_what_a_teacher_has_labelled_before_is_in_no_price(program, bare, tmp_path):
+    told, optimizer = [], LabeledJudges(work=tmp_path / "work", progress=False)
+    for _ in range(2):
+        with counting() as spent:
+            teach_for(optimizer, program, _teacher(), *bare)
+        told.append(spent.told())
+    assert told[0]["lm_calls"] > told[1]["lm_calls"] and [one["resumed"] for one in told] == [False, True]
 
 
 def test_collected_rows_are_taken_again_without_a_teacher(program, bare, tmp_path):

@@ -137,7 +137,7 @@ def test_a_failure_after_the_compiling_costs_none_of_it(argv, monkeypatch, tmp_p
     assert cli.main([*argv, "--lm", "pocket"]) == 0
     report = json.loads((tmp_path / "artifact/manifest.json").read_text())["compile"]
     assert report["resumed"] and not list((tmp_path / "runs/compile").glob("*.jsonl"))
-    assert "since it was stopped: what was found before is not among them" in capsys.readouterr().out
+    assert "the rest alone: an earlier run had made a part of it" in capsys.readouterr().out
     assert last_go_line({"a": report, "b": report | {"resumed": False}}).endswith("is counted: a.")
     opened = open_program(str(tmp_path / "artifact"), max_calls=3)
     assert opened.max_calls == 3 and opened.compile_report == report

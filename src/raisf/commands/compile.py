@@ -238,6 +238,6 @@ def _result(out: Path, report: dict[str, Any], program: str) -> CommandResult:
     view += [*told.judge_rows_view(report), *told.unlabelled_lines(report)]
     facts = {"out": str(out), "seconds": report["seconds"], "LM calls": report["lm_calls"]}
     if report.get("resumed"):
-        facts["counted"] = "since it was stopped: what was found before is not among them"
+        facts["counted"] = "the rest alone: an earlier run had made a part of it, which is not among them"
     view.append(facts_view(facts, f"raisf eval --program {shlex.quote(own.artifact_name(program, out))} --test FILE"))
     return CommandResult({"out": str(out), **report}, Group(*view))

@@ -322,7 +322,8 @@ def _compiled(compiled: Mapping[str, dict[str, Any] | None]) -> Section:
 def last_go_line(reports: Mapping[str, Mapping[str, Any]]) -> str:
     """For a table's text: which rows' calls and seconds, by their reports, are of less than all of the compiling."""
     went_on = [label for label, report in reports.items() if report.get("resumed")]
-    return f"Stopped, and only what it took after that is counted: {'; '.join(went_on)}." if went_on else ""
+    told = "An earlier run had made a part of it, and only the rest is counted"
+    return f"{told}: {'; '.join(went_on)}." if went_on else ""
 
 
 def _float(value: float | None) -> float | None:
