@@ -158,8 +158,8 @@ class _Routes:
 
     async def source(self, request: Request) -> Response:
         served = self._service.choose(request.query_params.get("program"))
-        pid = request.query_params.get("pid", "")
-        return JSONResponse(await self._service.searched(lambda: source_of(served.retriever, pid)))
+        pid, text_sum = request.query_params.get("pid", ""), request.query_params.get("sum")
+        return JSONResponse(await self._service.searched(lambda: source_of(served.retriever, pid, text_sum)))
 
     async def document(self, request: Request) -> Response:
         served = self._service.choose(request.query_params.get("program"))

@@ -19,6 +19,7 @@ from raisf.programs.events import DoneEvent, QuestionEvent
 from raisf.programs.trace import Cost
 from raisf.retrieval.passage import cited_as
 from raisf.serving.service import Question, Service, cited_passages, flag, kind_of
+from raisf.serving.sources import sum_of
 from raisf.serving.streaming import sse
 from raisf.utils.errors import InputError, RaisfError
 
@@ -173,7 +174,7 @@ def annotations(asked: Question, done: DoneEvent, base: str) -> list[dict[str, A
                 "start_index": 0,
                 "end_index": len(done.answer),
                 "title": cited_as(passage),
-                "url": f"{base}/#source={name}/{quote(passage.pid, safe='')}",
+                "url": f"{base}/#source={name}/{quote(passage.pid, safe='')}&sum={sum_of(passage.text)}",
             },
         }
         for passage in cited_passages(done)

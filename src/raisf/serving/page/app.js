@@ -237,7 +237,7 @@ class RunView {
     const head = make("summary", {},
       make("span", { class: `verdict ${kind}` }, make("span", { "aria-hidden": "true", text: said }), make("span", { class: "unseen", text: spoken })),
       share(probability), data(title, "title"), make("span", { class: "start", text: passage.text.slice(0, 120), "aria-hidden": "true" }));
-    const open = make("button", { type: "button", text: passage.citation ? `Source: ${passage.citation}` : "Source", on: () => openSource(this.program, passage.pid) });
+    const open = make("button", { type: "button", text: passage.citation ? `Source: ${passage.citation}` : "Source", on: () => openSource(this.program, passage) });
     return make("details", { class: "passage", "data-verdict": judgement?.verdict, "data-key": `${place} ${passage.pid}` }, head, make("div", { class: "whole" }, make("p", { class: "words", dir: "auto", text: passage.text }), open));
   }
   node(place) {
@@ -287,7 +287,7 @@ class RunView {
     for (const one of this.tree.querySelectorAll("details")) one.open ||= open.has(one.dataset.key);
     this.reason = trace.root.reason;
     this.cited.replaceChildren(...citedIn(trace.root).slice(0, 8).map((one) =>
-      make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one.pid) })));
+      make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one) })));
   }
   drawCost() {
     const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
@@ -418,7 +418,18 @@ function reopen(entry) {
 
 let opening = 0; // counts: what comes late for one that was opened before is not shown
 
-async function openSource(program, pid) {
+// The checksum that tells the server which text was read: an index that has changed may have another under the same id.
+function crc32(text) {
+  let sum = -1;
+  for (const byte of new TextEncoder().encode(text)) {
+    sum ^= byte;
+    for (let bit = 0; bit < 8; bit++) sum = (sum >>> 1) ^ (sum & 1 ? 0xedb88320 : 0);
+  }
+  return (~sum >>> 0).toString(16).padStart(8, "0");
+}
+
+// Opens a passage of an answer, or the one that a link names, which has the checksum alone.
+async function openSource(program, { pid, text = null, sum = text === null ? null : crc32(text) }) {
   const mine = ++opening;
   const body = $("source-body"), file = $("source-file");
   $("source-title").textContent = "Source";
@@ -426,7 +437,7 @@ async function openSource(program, pid) {
   file.replaceChildren();
   if (!$("source").open) $("source").showModal();
   try {
-    const where = new URLSearchParams({ program, pid });
+    const where = new URLSearchParams({ program, pid, ...(sum && { sum }) });
     const { passage, context } = await (await call(`/source?${where}`)).json();
     if (mine !== opening) return;
     $("source-title").textContent = shown([...new Set([passage.title, passage.metadata.section])].filter(Boolean).join(", ") || passage.citation);
@@ -434,16 +445,19 @@ async function openSource(program, pid) {
       ...context.map((one) => make("p", { class: one.pid === passage.pid ? "here" : "near", text: one.text, dir: "auto" })));
     if (documents && passage.source) file.replaceChildren(make("button", { type: "button", text: `Open ${passage.source}`, on: () => openFile(program, passage) }));
   } catch (problem) {
-    if (mine === opening) body.replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }));
+    if (mine !== opening) return;
+    body.replaceChildren(make("p", { class: "error", role: "alert", text: reasonOf(problem) }));
+    if (text !== null) body.append(make("p", { class: "muted", text: "The answer was read from:" }), make("p", { class: "here", text, dir: "auto" }));
   }
 }
 
 // The program and the passage that the link of a citation names; null where the address has none.
 function linked(hash) {
-  const source = hash.slice(1).split("&").find((one) => one.startsWith("source="));
+  const [source, sum] = ["source=", "sum="].map((name) => hash.slice(1).split("&").find((one) => one.startsWith(name))?.slice(name.length));
   if (source === undefined) return null;
-  const [program, ...pid] = source.slice("source=".length).split("/"); // before it is decoded: a name may hold one
-  return [program, pid.join("/")].map((part) => new URLSearchParams(`_=${part}`).get("_"));
+  const [first, ...rest] = source.split("/"); // before it is decoded: a name may hold one
+  const [program, pid] = [first, rest.join("/")].map((part) => new URLSearchParams(`_=${part}`).get("_"));
+  return [program, { pid, sum }];
 }
 
 // Shows what the address names: a source above all else, a question of the past, or nothing. Any other name is a place
