@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.documents import Document, Skip, Skipped, checked, find_documents, skipped, stop
-from raisf.retrieval.corpus.ids import SeenIds
+from raisf.retrieval.corpus.ids import SeenIds, with_ids
 from raisf.retrieval.corpus.reading import log_skipped, read_whole
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.opening import engine_of
@@ -183,7 +183,7 @@ class _Changes:
     All are streamed: of the replaceable ones their hashes are kept, of the others only which ids there are.
 
     Attributes:
-        seen: The ids of the passages that stay.
+        seen: The ids of the passages that stay, and of their rows.
 
     Args:
         writer: Of the index.
@@ -194,11 +194,12 @@ class _Changes:
         self.seen = SeenIds()
         self._writer = writer
         self._gone: dict[str | None, dict[str, bytes]] = defaultdict(dict)
-        for passage in writer.live():
+        for passage, ids in with_ids(writer.live()):
             if replaceable(passage):
                 self._gone[passage.source][passage.pid] = _digest(passage)
-            else:
-                self.seen.add(passage.pid, passage.citation)
+                continue
+            for one in ids:
+                self.seen.add(one, passage.citation)
 
     def keep(self, source: str) -> bool:
         """Lets the passages of a document stay after all; whether all do: not those whose id another has taken."""

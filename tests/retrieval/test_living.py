@@ -1,6 +1,7 @@
 """An index can be added to, reduced and refreshed, and then answers as a new one would."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +143,32 @@ def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs:
     # A document that lost passages comes back whole when its folder is indexed again.
     remove_from_index(path, "source = 'rows.jsonl' and year = 1999")
     assert len(build_index(docs, path, "bm25").passages) == 5
+
+
+def test_a_row_that_is_cut_has_its_id_as_any_other(tmp_path: Path):
+    """Removing it left its parts there, and its new version stood beside them."""
+    texts = {"41": "A short note.", "42": "Ada Elm lives in Oslo and pays by card. " * 30, "43": "Another note."}
+
+    def write(name: str, **rows: str) -> Path:
+        (tmp_path / name).write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in rows.items()))
+        return tmp_path / name
+
+    def ids(where: str | None = None) -> set[str]:
+        return {passage.pid for passage in open_folder(path)("note Ada", 9, where)}
+
+    path = tmp_path / "index"
+    build_index(write("c.jsonl", **texts), path, "bm25", progress=False)
+    assert ids() == {"41", "42#1", "42#2", "42#3", "43"}
+    assert ids("id = '42'") == {"42#1", "42#2", "42#3"} and ids("id != '42'") == {"41", "43"}
+    assert ids("id = '42#2'") == {"42#2"} and not ids("id = 'c.jsonl'")
+    with pytest.raises(InputError, match=r"'42' comes twice: c\.jsonl, line 1 .*and short\.jsonl, line 1"):
+        add_to_index(path, write("short.jsonl", **{"42": "Ada Elm lives in Rome."}), progress=False)
+    with pytest.raises(InputError, match=r"'41' comes twice: c\.jsonl, line 1 .*and long\.jsonl, line 1"):
+        add_to_index(path, write("long.jsonl", **{"41": texts["42"]}), progress=False)
+    add_to_index(
+        path, write("rows.jsonl", **{"org/a#1": "One note.", "org/a#2": "Two.", "org/a": "All."}), progress=False
+    )
+    assert remove_from_index(path, "id in ('41', '42')") == Change(0, 4, 4)
 
 
 def test_an_empty_folder_adds_nothing_in_silence_to_no_index(made: dict[str, Path], tmp_path: Path):
