@@ -1,6 +1,7 @@
 """Making index folders of every kind, of documents, passages or texts, and looking at them."""
 
 import contextlib
+import dataclasses
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator
@@ -86,6 +87,7 @@ def build_index(
     """
     standing = standing_at(out)
     told = standing or standing_at(out, damaged=True)
+    had = told.documents if told else {}
     kind = _engine(engine or (told.kind if told else "colbert"))
     if told and told.kind != kind.kind:
         logger.warning("%s was an index for %s: it is made anew, for %s", out, told.kind, kind.kind)
@@ -96,16 +98,19 @@ def build_index(
     if not isinstance(docs, (str, Path)):
         return kind.build(docs, out, checkpoint, mode, progress, ray=ray)
     reasons: list[Skipped] = []
+    grows = standing is not None and _is_like(standing, kind, checkpoint, mode)
 
     def note(file: Skipped) -> None:
-        (skip or log_skipped)(file)
         reasons.append(file)
         prints.pop(file.name, None)
+        if grows and any(map(file.hides, had)):
+            file = dataclasses.replace(file, reason=f"{file.reason}; what the index has of it stays")
+        (skip or log_skipped)(file)
 
     prints: dict[str, str] = {}
     documents = find_documents(docs, encoding, note)
     skip_one = stop if Path(docs).is_file() else note
-    if documents and standing and _is_like(standing, kind, checkpoint, mode):
+    if documents and grows:
         change_documents(
             out, documents, skip_one, only=True, progress=progress, checkpoint=checkpoint, ray=ray, unseen=reasons
         )

@@ -195,10 +195,10 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
             if name.startswith("."):
                 continue
             try:
-                files.append((Path(where, name), _refusal(Path(where, name), root), False))
+                files.append((Path(where, name), *_refusal(Path(where, name), root)))
             except FileNotFoundError:  # deleted meanwhile
                 continue
-            except PermissionError as error:  # its folder can be listed, and no more
+            except OSError as error:  # its folder can be listed, and no more, or its disk fails
                 files.append((Path(where, name), _unread(error), True))
     links = {file for file, reason, _ in files if reason is None and file.is_symlink()}
     read = {
@@ -226,19 +226,25 @@ def _unread(error: OSError) -> str:
     return f"cannot be read ({error.strerror}); mend that, or leave it out"
 
 
-def _refusal(file: Path, root: Path) -> str | None:
-    """Why a file of a folder must not be read; None where it may be."""
+def _refusal(file: Path, root: Path) -> tuple[str | None, bool]:
+    """Why a file of a folder must not be read, None where it may be; and if it is unseen.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
     # `Path.is_file` and its like say no, from Python 3.14 on, to what cannot be looked at; `lstat` and `stat` raise.
     if stat.S_ISLNK(file.lstat().st_mode):
         try:
             target = file.resolve(strict=True)
-        except (OSError, RuntimeError):
-            return "a link that leads nowhere; mend or delete it"
+        except (FileNotFoundError, RuntimeError):  # what it leads to may come back
+            return "a link that leads nowhere; mend or delete it", True
+        except OSError as error:
+            return f"a link that {_unread(error)}", True
         if not target.is_relative_to(root):
-            return "a link that leads out of the folder, which is not followed; put a copy in its place"
+            return "a link that leads out of the folder, which is not followed; put a copy in its place", False
         if target.is_dir():
-            return "a link to a folder, whose files are read where they are"
-    return None if stat.S_ISREG(file.stat().st_mode) else "no regular file"
+            return "a link to a folder, whose files are read where they are", False
+    return None if stat.S_ISREG(file.stat().st_mode) else "no regular file", False
 
 
 def _kinds() -> str:

@@ -1,6 +1,7 @@
 """A documents folder from a stranger shows nothing that lies outside of it, and models from one run no code."""
 
 import ast
+import errno
 import json
 import os
 from pathlib import Path
@@ -61,6 +62,41 @@ def test_a_link_to_a_file_that_is_read_where_it_is_does_not_double_its_passages(
     index = build_index(docs, docs.parent / "i", "bm25", skip=skipped.append)
     assert [p.pid for p in index.passages] == ["a.txt#1", "licence.txt#1"]
     assert [file.name for file in skipped] == ["LICENSE"]
+
+
+def test_a_link_whose_target_is_away_keeps_its_passages(docs: Path):
+    """A store of versions that is not there for a day took its documents out of the index."""
+    (docs / ".store").mkdir()
+    (docs / ".store" / "b1f0").write_text("Kept.")
+    (docs / "kept.txt").symlink_to(".store/b1f0")
+    build_index(docs, docs.parent / "i", "bm25")
+    (docs / ".store").rename(docs.parent / "away")
+    skipped: list[Skipped] = []
+    index = build_index(docs, docs.parent / "i", skip=skipped.append)
+    assert sorted(p.text for p in index.passages) == ["Inside.", "Kept."]
+    assert [(file.name, file.reason) for file in skipped] == [
+        ("kept.txt", "a link that leads nowhere; mend or delete it; what the index has of it stays")
+    ]
+    (docs / "kept.txt").unlink()
+    assert [p.text for p in build_index(docs, docs.parent / "i").passages] == ["Inside."]
+
+
+def test_a_file_that_its_disk_cannot_look_at_keeps_its_passages(docs: Path, monkeypatch: pytest.MonkeyPatch):
+    (docs / "b.txt").write_text("Beside it.")
+    build_index(docs, docs.parent / "i", "bm25")
+    (docs / "b.txt").write_text("New.")
+    lstat = Path.lstat
+
+    def failing(path: Path) -> os.stat_result:
+        if path.name == "a.txt":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", failing)
+    skipped: list[Skipped] = []
+    index = build_index(docs, docs.parent / "i", skip=skipped.append)
+    assert sorted(p.text for p in index.passages) == ["Inside.", "New."]
+    assert "a.txt" in [file.name for file in skipped] and "Input/output error" in skipped[0].reason
 
 
 def test_the_folder_itself_and_a_file_that_is_named_may_be_links(docs: Path):
