@@ -103,8 +103,10 @@ def build_index(
     def note(file: Skipped) -> None:
         reasons.append(file)
         prints.pop(file.name, None)
-        if grows and any(map(file.hides, had)):
-            file = dataclasses.replace(file, reason=f"{file.reason}; what the index has of it stays")
+        lost = not grows and not file.empty and file.name in had
+        if lost or any(map(file.hides, had)):
+            what = "has of it stays" if grows else "had of it is gone, as it is made anew"
+            file = dataclasses.replace(file, reason=f"{file.reason}; what the index {what}")
         (skip or log_skipped)(file)
 
     prints: dict[str, str] = {}

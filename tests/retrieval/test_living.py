@@ -131,6 +131,21 @@ def test_a_document_that_was_empty_unreadable_or_gone_comes_back(states: tuple[s
         assert set(read_manifest(tmp_path / "i").documents) == {passage.source for passage in index.passages}
 
 
+def test_an_index_that_is_made_anew_says_what_it_loses(docs: Path, tmp_path: Path):
+    build_index(docs, tmp_path / "i", "bm25", progress=False)
+    (docs / "games.txt").write_bytes(b"\xff\xfe\xfd")
+    (docs / "new.txt").write_bytes(b"\xff\xfe\xfd")
+    (docs / "empty.txt").write_text("")
+    skipped: dict[str, str] = {}
+    next((tmp_path / "i").rglob("passages.jsonl")).write_text("")  # damaged, so that it is made anew
+    build_index(docs, tmp_path / "i", progress=False, skip=lambda file: skipped.update({file.name: file.reason}))
+    assert skipped.keys() == {"games.txt", "new.txt", "empty.txt"}
+    lost = [
+        name for name, reason in skipped.items() if "what the index had of it is gone, as it is made anew" in reason
+    ]
+    assert lost == ["games.txt"]
+
+
 def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs: Path, tmp_path: Path):
     path = tmp_path / "index"
     build_index(docs, path, "bm25")
