@@ -57,7 +57,9 @@ class DocumentWords:
         for name, within in cut.items():
             source = passages[within[0]].source
             if len(within) > 1 and source != name:
-                rows[source].append(name)
+                # Rows may have ids such as "a/b#1" and "a/b#2": what was cut from one row stands in one place.
+                if not _is_of_rows(source or "") or len({passages[number].citation for number in within}) == 1:
+                    rows[source].append(name)
             elif len(within) > 1 and not _is_of_rows(name):
                 found[name] = within
         # Rows with ids are documents where most are cut up: else a few long ones would be ranked by other rules.

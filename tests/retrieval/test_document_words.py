@@ -87,6 +87,16 @@ def test_rows_with_ids_that_are_cut_up_are_documents_where_most_are():
         assert bool(DocumentWords.of(passages, np.ones(len(passages), dtype=bool))) == found, (cut, whole)
 
 
+def test_rows_whose_ids_look_like_parts_are_each_for_itself():
+    """Issues with ids such as `org/repo#12` were ranked by what stands in others of their repository."""
+    issues = [Passage(f"org/{n % 2}#{n}", f"Issue {n}", source="c.jsonl", metadata={"line": n}) for n in range(1, 9)]
+    assert DocumentWords.of(issues, np.ones(8, dtype=bool)) is None
+    parts = [
+        Passage(f"d{n}#{part}", "Part", source="c.jsonl", metadata={"line": n}) for n in (9, 10) for part in (1, 2)
+    ]
+    assert DocumentWords.of(parts, ALL)
+
+
 def test_a_files_name_counts_by_its_words():
     """`velm_rowing_club.pdf` was one word, which nobody asks for."""
     clubs = ("velm_rowing_club.md", "belrin_chess_circle.md")
