@@ -17,6 +17,8 @@ from raisf.retrieval.corpus.web import grid_of, rows_in_words
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
+_NO_BREAKS = dict.fromkeys(map(ord, "\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+"""At these docutils begins a new line, by which all that follows would be cited wrongly."""
 _REPLACEMENT = 500
 """Characters that a substitution stands for at most."""
 _PARAGRAPHS = frozenset("paragraph caption attribution rubric title subtitle line raw_text".split())
@@ -41,7 +43,7 @@ def read_rst(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     told, written = _without_header(list(lines))
     # What is further in is code, perhaps about templates; a tag within a line may stand in a table's column.
     tags = (not line[:1].isspace() and not without_tags(line).strip() for line in written)
-    text = joined(("\n" if tag else line for tag, line in zip(tags, written, strict=True)), name)
+    text = joined(("\n" if tag else line for tag, line in zip(tags, written, strict=True)), name).translate(_NO_BREAKS)
     if not text.strip():
         return passages_of(name, [Section(title_of(file, front.title), "", {"line": 1}, front.text)])
     return passages_of(name, _sections(text, told or front.title, title_of(file)))

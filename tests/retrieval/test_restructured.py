@@ -202,6 +202,13 @@ def test_a_document_is_called_by_its_own_heading(content: str, found: list[tuple
     assert [(p.title, p.text if text else None) for p, (_, text) in zip(passages, found, strict=False)] == found
 
 
+@pytest.mark.parametrize("mark", ["\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\v", "\f"])
+def test_what_ends_a_line_for_docutils_alone_moves_no_citation(mark: str, tmp_path: Path):
+    (tmp_path / "a.rst").write_text(f"Part\n====\n\nOne{mark}and two.\n\nNext\n----\n\nThree.\n")
+    found = [(passage.text, passage.metadata["line"]) for passage in read_documents(tmp_path / "a.rst")]
+    assert found == [("One and two.", 1), ("Next: Three.", 6)]
+
+
 def test_wrapped_paragraphs_items_code_and_rows_are_cited_by_their_own_lines(tmp_path: Path):
     """Whatever parts the lines: a link over two of them, a directive, a table."""
     marks = ["p{} is a line of eight words or so"] * 60, ["- p{} is an item of nine words or so"] * 60
