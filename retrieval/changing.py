@@ -23,6 +23,7 @@ from raisf.retrieval.store.manifest import IndexManifest
 from raisf.retrieval.store.rows import row_of
 from raisf.retrieval.store.writer import Writer, changed_index
 from raisf.utils.errors import InputError
+from raisf.utils.text import composed
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,13 @@ def change_documents(
         changed = [one for one in documents if one.name in prints and prints[one.name] != known.get(one.name)]
         names = {document.name for document in changed}
         there = {document.name for document in documents}
+        alike = set(map(composed, names))
         hiding = [file for file in unseen if file.unseen]
 
         def goes(name: str | None) -> bool:
-            return only and name not in there and not any(name and file.hides(name) for file in hiding)
+            if name in there or any(name and file.hides(name) for file in hiding):
+                return False
+            return only or (name is not None and composed(name) in alike)
 
         changes = _Changes(writer, lambda old: old.source in names or goes(old.source))
         torn = set[str]()  # of which not all is in the index any more: read again whatever they hold
@@ -203,10 +207,10 @@ class _Changes:
 
     def keep(self, source: str) -> bool:
         """Lets the passages of a document stay after all; whether all do: not those whose id another has taken."""
-        gone = self._gone.pop(source, {})
-        for pid, print in gone.items():
-            if self.seen.add(pid, source):
-                self._gone[source][pid] = print
+        for name in [name for name in self._gone if name and composed(name) == composed(source)]:
+            for pid, print in self._gone.pop(name).items():
+                if self.seen.add(pid, name):
+                    self._gone[name][pid] = print
         return source not in self._gone
 
     def apply(self, new: Iterable[Passage], documents: Callable[[], dict[str, str]], **place: Any) -> Change:

@@ -63,9 +63,14 @@ def by_reason(told: Mapping[str, str]) -> dict[str, list[str]]:
     return labels
 
 
+def composed(text: str) -> str:
+    """The text with each letter and its accents as one character: a Mac's names of files have them apart."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def print_of(question: str) -> str:
     """Stands for a question where it must not be told, however it is spaced, capitalised and composed."""
-    return hashlib.sha256(clean(unicodedata.normalize("NFC", question)).lower().encode()).hexdigest()[:16]
+    return hashlib.sha256(clean(composed(question)).lower().encode()).hexdigest()[:16]
 
 
 def visible(data: object) -> str:

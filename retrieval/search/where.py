@@ -10,12 +10,12 @@ value       'text' or "text" (its own quote doubled inside), a number, true, fal
 import math
 import operator
 import re
-import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from raisf.retrieval.passage import Passage, Value, row_of
 from raisf.utils.errors import InputError
+from raisf.utils.text import composed
 
 Test = Callable[[Passage], bool]
 
@@ -69,7 +69,7 @@ def parse_where(text: str) -> Where:
     Raises:
         InputError: It is no such expression; the message shows where it breaks.
     """
-    parser = _Parser(_composed(text))
+    parser = _Parser(composed(text))
     test = parser.any_of()
     parser.expect("end")
     return Where(text, frozenset(parser.names), test)
@@ -86,7 +86,7 @@ def fields_of(passage: Passage, name: str) -> list[Value]:
     if name == "title":
         return [passage.title]
     metadata = passage.metadata
-    alike = [name] if name.isascii() else [other for other in metadata if _composed(other) == name]
+    alike = [name] if name.isascii() else [other for other in metadata if composed(other) == name]
     found = [passage.source if name == "source" else None, *map(metadata.get, alike)]
     return [value for value in found if value is not None]
 
@@ -97,7 +97,7 @@ def check_names(where: Where, known: Iterable[str]) -> None:
     Raises:
         InputError: None has.
     """
-    known = {"id", "title", "source", *map(_composed, known)}
+    known = {"id", "title", "source", *map(composed, known)}
     if unknown := sorted(where.names - known):
         fields = ", ".join(name if _PLAIN.fullmatch(name) else f"`{name}`" for name in sorted(known))
         alike = [name for name in sorted(known) if name.lower() == unknown[0].lower()]
@@ -208,10 +208,6 @@ class _Parser:
         self._kind, self._token, self._end = match.lastgroup, match[match.lastgroup], match.end()
 
 
-def _composed(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
 def _any_field(name: str, fits: Callable[[Value], bool]) -> Test:
     return lambda passage: any(fits(found) for found in fields_of(passage, name))
 
@@ -241,7 +237,7 @@ def _alike(found: Value, wanted: Value) -> Value | None:
     if isinstance(wanted, bool) or isinstance(found, bool):
         return found if isinstance(wanted, bool) and isinstance(found, bool) else None
     if isinstance(wanted, str):
-        return _composed(found) if isinstance(found, str) else None
+        return composed(found) if isinstance(found, str) else None
     if isinstance(found, str):
         try:
             found = _number(found)

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -23,6 +25,8 @@ from raisf.retrieval.store import writer
 from raisf.retrieval.store.manifest import MANIFEST, read_manifest
 from raisf.utils.errors import InputError
 from tests.retrieval.conftest import ENGINES, NEW, copy
+
+Form = Literal["NFC", "NFD"]
 
 
 @pytest.fixture
@@ -158,6 +162,23 @@ def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs:
     # A document that lost passages comes back whole when its folder is indexed again.
     remove_from_index(path, "source = 'rows.jsonl' and year = 1999")
     assert len(build_index(docs, path, "bm25").passages) == 5
+
+
+@pytest.mark.parametrize(("old", "new"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_document_is_replaced_however_the_letters_of_its_name_are_composed(old: Form, new: Form, tmp_path: Path):
+    """A copy that a Mac had made stood beside the one that it was to replace."""
+    for place, form in (("docs", old), ("more", new)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / unicodedata.normalize(form, "café.txt")).write_text(f"Of {place}.")
+    build_index(tmp_path / "docs", tmp_path / "i", "bm25", progress=False)
+    assert add_to_index(tmp_path / "i", tmp_path / "more", progress=False) == Change(1, 1, 1)
+    (passage,) = open_folder(tmp_path / "i").passages
+    assert passage.source == unicodedata.normalize(new, "café.txt")
+    assert list(read_manifest(tmp_path / "i").documents) == [passage.source]
+    broken = tmp_path / "docs" / unicodedata.normalize(old, "café.txt")
+    broken.write_bytes(b"\xff\xfe\xfd")
+    add_to_index(tmp_path / "i", tmp_path / "docs", progress=False)
+    assert open_folder(tmp_path / "i").passages == [passage]
 
 
 def test_a_row_that_is_cut_has_its_id_as_any_other(tmp_path: Path):

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,9 @@ def index_add_command(index: Path, docs: Path, strict: bool, encoding: str | Non
     from raisf.retrieval.index import add_to_index, documents_of
 
     skipped: list[Skipped] = []
-    before = documents_of(index)
+    before = _prints(documents_of(index))
     change = add_to_index(index, docs, encoding, skip=stop if strict else skipped.append)
-    now = documents_of(index)
+    now = _prints(documents_of(index))
     replaced = [name for name, print in now.items() if before.get(name, print) != print]
     ends = {name[at + 1 :]: name for name in before for at, sign in enumerate(name) if sign == "/"}
     if beside := [f"{name} beside {ends[name]}" for name in now if name not in before and name in ends]:
@@ -217,6 +217,13 @@ def index_command(
     following = f'raisf ask "..." --index {shlex.quote(str(out))}'
     view = facts_view(made | {"changed": None if made["changed"] else "nothing"}, following)
     return _with_skipped(CommandResult(made, view), skipped)
+
+
+def _prints(documents: Mapping[str, str]) -> dict[str, str]:
+    """The documents' fingerprints by their names, which are one name however their letters are composed."""
+    from raisf.utils.text import composed
+
+    return {composed(name): print for name, print in documents.items()}
 
 
 def _named(documents: Sequence[str]) -> str:
