@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import ujson
+
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.kinds import KINDS, ONLY_ALONE, kind_of
 from raisf.retrieval.passage import Passage, is_value
@@ -19,6 +21,9 @@ _RECIPE = 30
 
 _NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
 """Codecs of text that are encodings of no file, or that make half surrogate pairs of it."""
+
+_MADE = {"segments": "kind", "program.json": "program"}
+"""By what is beside its manifest.json, what that tells of an index and of a compiled program, with its format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +222,14 @@ def _is_wanted(file: Path) -> bool:
 
 def _is_made(folder: Path) -> bool:
     """Whether a folder is an index or an artifact; one that cannot be looked into is told when it is listed."""
-    return os.path.isfile(folder / "manifest.json") and any(
-        os.path.exists(folder / made) for made in ("segments", "program.json")
-    )
+    if not os.path.isfile(folder / "manifest.json"):
+        return False
+    parts = {part: name for part, name in _MADE.items() if os.path.exists(folder / part)}
+    try:
+        told = ujson.loads((folder / "manifest.json").read_bytes()) if parts else None
+    except (OSError, ValueError):  # perhaps a damaged one
+        return True
+    return isinstance(told, dict) and any({"format", name} <= told.keys() for name in parts.values())
 
 
 def _unread(error: OSError) -> str:

@@ -144,12 +144,21 @@ def test_a_row_of_several_lines_is_cited_by_its_first(write: Write):
 
 def test_an_index_among_the_documents_is_none_of_them(write: Write, tmp_path: Path):
     write("a.txt", "The vault code is 4711.")
-    for made in ("index/manifest.json", "index/segments/1/passages.jsonl", "deep/art/manifest.json"):
-        write(made, '{"id": "a.txt#1", "text": "It was 1174."}')
+    write("index/manifest.json", '{"format": 3, "kind": "bm25"}')
+    write("index/segments/1/passages.jsonl", '{"id": "a.txt#1", "text": "It was 1174."}')
+    write("deep/art/manifest.json", '{"format": 3, "program": "rag"}')
     write("deep/art/program.json", "{}")
     left_out: list[Skipped] = []
     assert [found.name for found in find_documents(tmp_path / "docs", skip=left_out.append)] == ["a.txt"]
     assert left_out == []
+
+
+@pytest.mark.parametrize("part", ["segments/notes.txt", "program.json"])
+def test_what_lies_beside_a_strangers_manifest_is_read(write: Write, tmp_path: Path, part: str):
+    write("book/manifest.json", '{"name": "The book", "format": "epub"}')
+    write(f"book/{part}", "One.")
+    write("book/two.txt", "Two.")
+    assert "book/two.txt" in [found.name for found in find_documents(tmp_path / "docs")]
 
 
 def test_one_file_can_be_given_and_a_long_row_is_split_under_its_id(write: Write):
