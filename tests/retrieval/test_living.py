@@ -167,7 +167,8 @@ def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs:
 @pytest.mark.parametrize(("old", "new"), [("NFC", "NFD"), ("NFD", "NFC")])
 def test_a_document_is_replaced_however_the_letters_of_its_name_are_composed(old: Form, new: Form, tmp_path: Path):
     """A copy that a Mac had made stood beside the one that it was to replace."""
-    for place, form in (("docs", old), ("more", new)):
+    forms: dict[str, Form] = {"docs": old, "more": new}
+    for place, form in forms.items():
         (tmp_path / place).mkdir()
         (tmp_path / place / unicodedata.normalize(form, "café.txt")).write_text(f"Of {place}.")
     build_index(tmp_path / "docs", tmp_path / "i", "bm25", progress=False)
