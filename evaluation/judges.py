@@ -28,15 +28,15 @@ class Bin:
         low: The lowest probability among them.
         high: The highest.
         n: How many judgements.
-        probability: Their mean probability; None if there are none.
+        probability: Their mean probability.
         share: The share of them that is positive by gold; the same as `probability` for a calibrated judge.
     """
 
     low: float
     high: float
     n: int
-    probability: float | None
-    share: float | None
+    probability: float
+    share: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from raisf.optimize.optimizers.mipro import MIPRO
 from raisf.optimize.optimizers.outcome import OutcomeJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.together import Together
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 
 PROMPTS: dict[str, type[Teleprompter]] = {
     "labeled": LabeledJudges,
@@ -79,8 +79,7 @@ def optimizer_named(how: str = "prompts", strategy: str | None = None, /, **opti
     Raises:
         InputError: There is none of that name, or it has no such option.
     """
-    if how != "prompts" and how not in OTHERS:
-        raise InputError(f"unknown how {how!r}: choose {', '.join(['prompts', *OTHERS])}")
+    check_named("how", how, ["prompts", *OTHERS])
     if how == "both":
         return _together(options if strategy is None else {"strategy": strategy, **options})
     if how != "prompts" and strategy is not None:
@@ -103,8 +102,8 @@ def _together(options: dict[str, Any]) -> Together:
 
 
 def _strategy(name: str | None) -> str:
-    if name is not None and name not in PROMPTS:
-        raise InputError(f"unknown strategy {name!r}: choose {', '.join(PROMPTS)}")
+    if name is not None:
+        check_named("strategy", name, PROMPTS)
     return name or "labeled"
 
 

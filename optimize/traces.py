@@ -4,7 +4,6 @@ DSPy's BootstrapFinetune pairs the steps of a run with predictors by their posit
 a predictor more than once, that trains one on another's rows. Here each step goes to the predictor that made it.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -85,14 +84,13 @@ def traced_rows(
     Raises:
         LMError: The LM failed on ten examples in a row.
     """
-    passes = readable(metric)
     places = {id(example): place for place, example in enumerate(examples)}
     patience = Patience()
 
     def result(example: dspy.Example, run: dspy.Prediction) -> _Run | None:
         if run.prediction is None:
             return None
-        if score_of(passes, example, run.prediction, run.steps) < 1:
+        if lacks_reply(run.prediction) or score_of(metric, example, run.prediction, run.steps) < 1:
             return {"right": False, "steps": [[name] for name in sorted({*filter(None, run.names)})]}
         return {"right": True, "steps": _own(run)}
 
@@ -135,16 +133,6 @@ def _own(run: dspy.Prediction) -> list[Any]:
 def _step(name: str, predictor: Any, inputs: dict[str, Any], outputs: Any) -> list[Any]:
     gave = {key: outputs.get(key) for key in predictor.signature.output_fields}
     return [name, plain(inputs), plain(gave)]
-
-
-def readable(metric: Callable[..., Any]) -> Callable[..., Any]:
-    """The metric, for which no run is right whose "unknown" may stand for a reply that is missing or cannot be read."""
-
-    @functools.wraps(metric)
-    def passes(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> Any:
-        return 0.0 if lacks_reply(prediction) else metric(example, prediction, trace)
-
-    return passes
 
 
 def lacks_reply(prediction: dspy.Prediction) -> bool:

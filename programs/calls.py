@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, cast, get_args
 
 import dspy
@@ -18,7 +18,7 @@ from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search
 from raisf.programs.citations import cite
-from raisf.programs.concurrency import BudgetSpent, Stopped, Task, extend_trace, holding, semaphore, within
+from raisf.programs.concurrency import BudgetSpent, Stopped, Task, extend_trace, holding, semaphore, settle, within
 from raisf.programs.confidence import Confidence
 from raisf.programs.outputs import sensible
 from raisf.programs.progress import Growth
@@ -47,7 +47,9 @@ class Run:
             None for no limit. What is under way then is waited for no longer; an endpoint's call is cancelled.
     """
 
-    def __init__(self, retriever: Retriever | None, max_calls: int | None, max_seconds: float | None) -> None:
+    def __init__(
+        self, retriever: Retriever | None = None, max_calls: int | None = None, max_seconds: float | None = None
+    ) -> None:
         self._retriever = retriever
         self.max_calls = max_calls
         self.max_seconds = max_seconds
@@ -81,11 +83,9 @@ class Run:
         self._started = time.monotonic()
         self._deadline = None if self.max_seconds is None else self._started + self.max_seconds
 
-    @contextmanager
-    def node(self, question: str) -> Iterator[Node]:
+    def node(self, question: str) -> AbstractContextManager[Node]:
         """A question's record, and the work on it (`work`)."""
-        with self.work(Node(question=question)) as node:
-            yield node
+        return self.work(Node(question=question))
 
     @contextmanager
     def work(self, node: Node) -> Iterator[Node]:
@@ -146,10 +146,7 @@ class Run:
             first = key not in self._asked
             asked = self._asked.setdefault(key, Future())
         if first:
-            try:
-                asked.set_result(self._call(predictor, inputs))
-            except BaseException as error:
-                asked.set_exception(error)
+            settle(asked, lambda: self._call(predictor, inputs))
         outcome = asked.result()
         self.progress.tell()
         return outcome

@@ -112,10 +112,7 @@ class Task(Generic[T]):
     def _run(self) -> None:
         if not self._claim.acquire(blocking=False):
             return
-        try:
-            self._future.set_result(self._context.run(self._with_own_trace))
-        except BaseException as error:
-            self._future.set_exception(error)
+        settle(self._future, lambda: self._context.run(self._with_own_trace))
 
     def _with_own_trace(self) -> T:
         if dspy.settings.trace is None:
@@ -176,14 +173,8 @@ def within(seconds: float | None, work: Callable[[], T], calls: bool = False) ->
     done: Future[T] = Future()
     context = contextvars.copy_context()
 
-    def run() -> None:
-        try:
-            done.set_result(context.run(work))
-        except BaseException as error:
-            done.set_exception(error)
-
     try:
-        _idle_worker(_calling if calls else _others).hand(run)
+        _idle_worker(_calling if calls else _others).hand(lambda: settle(done, lambda: context.run(work)))
     except RuntimeError:  # the system gives no more threads
         return work()
     if not wait([done], timeout=seconds).done:
@@ -219,3 +210,11 @@ def extend_trace(steps: Sequence[Any]) -> None:
     if trace is not None:
         trace.extend(steps)
         del trace[: max(0, len(trace) - dspy.settings.max_trace_size)]
+
+
+def settle(future: "Future[T]", work: Callable[[], T]) -> None:
+    """Gives a future what some work gives, or raises."""
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)

@@ -115,7 +115,7 @@ class Conversation(dspy.Module):
         said = [f"{turn.speaker}: {_shortened(turn.text)}" for turn in turns[-MOST_TURNS:]]
         try:
             with dspy.context(lm=self._lm()):
-                prediction = (run or Run(None, None, None)).ask(self.rewrite, turns=said, question=question)
+                prediction = (run or Run()).ask(self.rewrite, turns=said, question=question)
         except BudgetSpent:
             return question
         standalone = _question_in(str(prediction.standalone)) if prediction else ""

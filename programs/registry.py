@@ -20,7 +20,7 @@ from raisf.programs.changing import asked, given_forward
 from raisf.programs.program import Program
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Retriever
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 
 # RA-ISF, then what answers from memory, what retrieves once, and what retrieves in steps.
 PROGRAMS: dict[str, type[Program]] = {
@@ -50,8 +50,7 @@ def program_named(name: str) -> type[Program]:
     Raises:
         InputError: There is no such program.
     """
-    if name not in PROGRAMS:
-        raise InputError(f"unknown program {name!r}: choose {', '.join(PROGRAMS)}")
+    check_named("program", name, PROGRAMS)
     return PROGRAMS[name]
 
 

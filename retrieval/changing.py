@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +19,7 @@ from raisf.retrieval.search.where import check_names, parse_where
 from raisf.retrieval.spread import spread
 from raisf.retrieval.store.encoding import Checkpoint
 from raisf.retrieval.store.manifest import IndexManifest
-from raisf.retrieval.store.rows import row_of
+from raisf.retrieval.store.rows import digest_of
 from raisf.retrieval.store.writer import Writer, changed_index
 from raisf.utils.errors import InputError
 from raisf.utils.text import composed
@@ -200,7 +199,7 @@ class _Changes:
         self._gone: dict[str | None, dict[str, bytes]] = defaultdict(dict)
         for passage, ids in with_ids(writer.live()):
             if replaceable(passage):
-                self._gone[passage.source][passage.pid] = _digest(passage)
+                self._gone[passage.source][passage.pid] = digest_of(passage)
                 continue
             for one in ids:
                 self.seen.add(one, passage.citation)
@@ -238,7 +237,7 @@ class _Changes:
         """Those that are not there already."""
         for passage in new:
             gone = self._gone[passage.source]
-            if gone.get(passage.pid) == _digest(passage):
+            if gone.get(passage.pid) == digest_of(passage):
                 del gone[passage.pid]
             else:
                 yield passage
@@ -259,7 +258,3 @@ def _finder(
 def _untouched(writer: Writer, touched: set[str | None]) -> dict[str, str]:
     """The fingerprints without those of the documents whose passages are no longer what was read."""
     return {name: print for name, print in writer.manifest.documents.items() if name not in touched}
-
-
-def _digest(passage: Passage) -> bytes:
-    return hashlib.sha256(row_of(passage).encode()).digest()

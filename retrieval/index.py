@@ -19,7 +19,7 @@ from raisf.retrieval.opening import ENGINES, EngineName, engine_of, open_folder,
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.manifest import FORMAT, MANIFEST, WHOLE_WORDS, IndexManifest, read_manifest, verify
 from raisf.retrieval.store.packing import PACKING
-from raisf.retrieval.store.rows import CorpusHash, row_of
+from raisf.retrieval.store.rows import CorpusHash, line_of
 from raisf.retrieval.store.segments import live_passages
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
@@ -156,7 +156,7 @@ def index(
     rules = [PACKING, *([WHOLE_WORDS] if kind.counts_words else [])]
     made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {' '.join(rules)}".encode())
     for passage in passages:
-        made_of.update(row_of(passage).encode())
+        made_of.update(line_of(passage).encode())
     cached = cache_folder() / "indexes" / made_of.hexdigest()[:16]
 
     def kept() -> Index | None:

@@ -1,5 +1,6 @@
 """The project's family of errors. Each message says what was wrong, what was found and what to do."""
 
+from collections.abc import Collection
 from numbers import Integral
 
 
@@ -42,6 +43,12 @@ class LMError(RaisfError):
 
 class SearchError(RaisfError):
     """A retriever that could not search. The text may name its address."""
+
+
+def check_named(what: str, value: object, known: Collection[str]) -> None:
+    """Raise InputError for a name that is none of those that are known."""
+    if value not in known:
+        raise InputError(f"unknown {what} {value!r}: choose {', '.join(known)}")
 
 
 def check_least(settings: object, why: str = "", /, **least: int) -> None:

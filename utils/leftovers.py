@@ -51,15 +51,12 @@ def sweep(path: Path) -> bool:
     return busy
 
 
-@contextlib.contextmanager
-def make_partial_folder(path: Path) -> Iterator[Path]:
+def make_partial_folder(path: Path) -> "contextlib.AbstractContextManager[Path]":
     """A new folder to be filled for `path`, which no other process sweeps while the block runs."""
-    with _made(path, lambda: tempfile.mkdtemp(**_names(path))) as folder:
-        yield folder
+    return _made(path, lambda: tempfile.mkdtemp(**_names(path)))
 
 
-@contextlib.contextmanager
-def make_partial_file(path: Path) -> Iterator[Path]:
+def make_partial_file(path: Path) -> "contextlib.AbstractContextManager[Path]":
     """A new, empty file to be written for `path`, which no other process sweeps while the block runs."""
 
     def make() -> str:
@@ -68,8 +65,7 @@ def make_partial_file(path: Path) -> Iterator[Path]:
         os.close(descriptor)
         return name
 
-    with _made(path, make) as file:
-        yield file
+    return _made(path, make)
 
 
 def umask() -> int:

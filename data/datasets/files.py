@@ -11,7 +11,7 @@ from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_sour
 from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
 from raisf.data.questions import like_a_list, numbered_row
 from raisf.data.schemas import new_paragraphs, opened, paragraphs, schema_of
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
 from raisf.utils.text import clean
 
@@ -68,8 +68,7 @@ def write_dataset(
             message says which), a split without questions, or a folder with other things, one of the files, or a split
             that is not written again, in it.
     """
-    if name not in BENCHMARKS:
-        raise InputError(f"unknown data set {name!r}: choose {', '.join(BENCHMARKS)}")
+    check_named("data set", name, BENCHMARKS)
     check_replaceable(out, *DATASET)
     for path in (files or {}).values():
         if Path(path).resolve().is_relative_to(Path(out).resolve()):

@@ -226,7 +226,6 @@ class FinetuneRun:
         return iter(batches)
 
     def _step(self, batch: list[TokenizedRow]) -> float:
-        import torch
 
         if weight_of(batch) == 0:  # nothing to learn from, in any process
             self._count_step(batch)
@@ -240,12 +239,8 @@ class FinetuneRun:
             loss = (losses * weights).sum() / whole
             (loss * self._count).backward()  # the gradients' mean over the processes is taken
             learnt += loss.item()
-        torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
-        total = self.training.epochs * self.batches
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.training.learning_rate * schedule.linear(self.steps, total, WARM_UP)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        share = schedule.linear(self.steps, self.training.epochs * self.batches, WARM_UP)
+        schedule.take_step(self.optimizer, self.weights.values(), self.training.learning_rate * share, 1.0)
         self._count_step(batch)
         return self._together([learnt])[0]
 

@@ -36,7 +36,7 @@ def with_drafts(
     asked = {row.question: dspy.Example(question=row.question) for row in rows}
 
     def ask(question: str) -> dspy.Prediction:
-        outputs = Run(None, None, None).ask(answerer, question=question)
+        outputs = Run().ask(answerer, question=question)
         return dspy.Prediction(answer=None if outputs is None else clean(outputs.answer))
 
     found = results(

@@ -96,7 +96,7 @@ class JudgeRows:
             raise InputError(
                 f"no row in {self._folders} is of a training question: give the folder that was collected from --train"
             )
-        if hold_out and self.holds_out(trainset, valset):
+        if hold_out and not validated:
             validated = _held_out(learnt, trainset)
             learnt -= validated
         return [

@@ -158,7 +158,7 @@ def judgements_of(
     yes = VERDICTS[judge][0]
 
     def ask(**inputs: Any) -> dspy.Prediction:
-        run = Run(None, None, None)
+        run = Run()
         if judge == "know" and isinstance(asked, RAISF):
             judged = asked.judge_knowledge(run, **inputs)
         else:
@@ -252,7 +252,7 @@ def _rows(
 
 def asking(predictor: Any) -> Callable[..., dspy.Prediction]:
     """Asks the predictor in the program's way; the outputs, or None where they could not be read, are `said`."""
-    return lambda **inputs: dspy.Prediction(said=Run(None, None, None).ask(predictor, **inputs))
+    return lambda **inputs: dspy.Prediction(said=Run().ask(predictor, **inputs))
 
 
 def listing(predictor: Any) -> Callable[..., dspy.Prediction]:
@@ -260,7 +260,7 @@ def listing(predictor: Any) -> Callable[..., dspy.Prediction]:
     output = [*predictor.signature.output_fields][-1]
 
     def ask(**inputs: Any) -> dspy.Prediction:
-        outputs = Run(None, None, None).ask(predictor, **inputs)
+        outputs = Run().ask(predictor, **inputs)
         return dspy.Prediction(said=None if outputs is None else list(outputs[output] or []))
 
     return ask

@@ -44,7 +44,7 @@ from raisf.optimize.overlap import asked_with_parts, note_learnt
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
-from raisf.utils.errors import InputError, LMError, RaisfError, check_least
+from raisf.utils.errors import InputError, LMError, RaisfError, check_least, check_named
 from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 
@@ -86,8 +86,7 @@ class Calibrate(Teleprompter):
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if self.aim not in get_args(Aim):
-            raise InputError(f"unknown aim {self.aim!r}: choose {', '.join(get_args(Aim))}")
+        check_named("aim", self.aim, get_args(Aim))
         self.know = (self.know,) if isinstance(self.know, str) else self.know or ()  # pyright: ignore[reportAttributeAccessIssue]
         check_metric(self.metric)
         check_kinds(self.know)

@@ -30,7 +30,7 @@ from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold, check_prices
 from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW
 from raisf.programs.ra_isf import RAISF
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.errors import InputError, check_least, check_named
 from raisf.utils.journal import Journal
 from raisf.utils.sampling import up_to
 
@@ -93,8 +93,7 @@ class OutcomeJudges(Optimizer):
     how = "outcome"
 
     def __post_init__(self) -> None:
-        if self.by not in get_args(By):
-            raise InputError(f"unknown by {self.by!r}: choose {', '.join(get_args(By))}")
+        check_named("by", self.by, get_args(By))
         check_prices(self.call_price, self.search_price)
         check_least(self, "one of each verdict", rows=2)
         check_labels_option(self.labels)

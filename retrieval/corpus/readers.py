@@ -12,7 +12,8 @@ import ujson
 
 from raisf.data.schemas import joined_sentences
 from raisf.retrieval.corpus.lines import read_lines, told_encoding
-from raisf.retrieval.corpus.splitting import BREAK, pieces_of, split_text
+from raisf.retrieval.corpus.splitting import BREAK, pieces_of
+from raisf.retrieval.corpus.texts import cut
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
@@ -206,6 +207,4 @@ def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "li
     title = clean(str(title or ""))
     columns = {name: clean(told) if isinstance(told, str) else told for name, told in columns_of(row).items()}
     metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
-    pieces = split_text(text)
-    for i, piece in enumerate(pieces, start=1):
-        yield Passage(pid if len(pieces) == 1 else f"{pid}#{i}", piece, title, source=name, metadata=metadata)
+    yield from cut(pid, text, title, name, metadata)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from raisf.retrieval.corpus.splitting import split_text
-from raisf.retrieval.passage import Passage, cell, columns_of
+from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
@@ -32,8 +32,12 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
                 f"text {number} is {text!r:.80}: give a string, a Passage, or a mapping with a 'text' of type string"
             )
         pid = str(number) if cell(row, "id") in (None, "") else clean(str(row["id"]))
-        metadata = columns_of(row)
-        pieces = split_text(row["text"])
-        for part, piece in enumerate(pieces, start=1):
-            own = pid if len(pieces) == 1 else f"{pid}#{part}"
-            yield Passage(own, piece, clean(str(cell(row, "title") or "")), metadata=metadata)
+        yield from cut(pid, row["text"], clean(str(cell(row, "title") or "")), None, columns_of(row))
+
+
+def cut(pid: str, text: str, title: str, source: str | None, metadata: Mapping[str, Value]) -> Iterator[Passage]:
+    """The passages of a text: one with its id, else each with its number behind it, as `row_of` takes it off."""
+    pieces = split_text(text)
+    for number, piece in enumerate(pieces, start=1):
+        own = pid if len(pieces) == 1 else f"{pid}#{number}"
+        yield Passage(own, piece, title, source=source, metadata=metadata)

@@ -11,7 +11,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import dump_line, read_jsonl
 
 
-def row_of(passage: Passage) -> str:
+def line_of(passage: Passage) -> str:
     """A passage as a line of passages.jsonl."""
     row = {
         "id": passage.pid,
@@ -21,6 +21,11 @@ def row_of(passage: Passage) -> str:
         "metadata": dict(passage.metadata),
     }
     return dump_line({key: value for key, value in row.items() if value or key in ("id", "text")})
+
+
+def digest_of(passage: Passage) -> bytes:
+    """The SHA-256 of a passage's line."""
+    return hashlib.sha256(line_of(passage).encode()).digest()
 
 
 def read_segment(path: Path, segment: Segment) -> Iterator[Passage]:
@@ -49,7 +54,7 @@ class CorpusHash:
 
     def add(self, passage: Passage) -> None:
         """Counts one passage in."""
-        self._sum += int.from_bytes(hashlib.sha256(row_of(passage).encode()).digest(), "big")
+        self._sum += int.from_bytes(digest_of(passage), "big")
 
     def hexdigest(self) -> str:
         """The hash of all that were counted in."""

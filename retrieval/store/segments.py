@@ -10,7 +10,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.store.encoding import Checkpoint, EncodedFolder, encode
 from raisf.retrieval.store.manifest import PASSAGES, PLAID, SEGMENTS, VECTORS, Segment
 from raisf.retrieval.store.packing import PACKING
-from raisf.retrieval.store.rows import read_segment, row_of
+from raisf.retrieval.store.rows import line_of, read_segment
 from raisf.utils.progress import progress_bar
 
 
@@ -115,7 +115,7 @@ def _write_passages(folder: Path, passages: Iterable[Passage]) -> int:
     count = 0
     with (folder / PASSAGES).open("w", encoding="utf-8") as out:
         for passage in passages:
-            out.write(row_of(passage))
+            out.write(line_of(passage))
             count += 1
     return count
 

@@ -15,6 +15,7 @@ from raisf.retrieval.engines.dense import BATCH, LONGEST, QUERIES, DenseModel, T
 from raisf.retrieval.store.manifest import INDEX, MANIFEST
 from raisf.retrieval.store.segments import alive_in, vectors_folder
 from raisf.retrieval.store.vectors import Vectors
+from raisf.utils import schedule
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, link_or_copy, write_json
 
@@ -99,11 +100,7 @@ class QueryStudent:
             torch.manual_seed(random.Random(seed).getrandbits(62))
             value = loss(self.scores(queries, numbers)).mean()
         value.backward()
-        torch.nn.utils.clip_grad_norm_(self._weights, CLIP)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * share
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        schedule.take_step(self._optimizer, self._weights, self._rate * share, CLIP)
         self._tower.model.eval()
         return value.item()
 

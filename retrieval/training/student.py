@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders import colbert_shims
 from raisf.retrieval.encoders.encoder import computing_in, fastest_precision, load_colbert, query_tokens
+from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
 
 if TYPE_CHECKING:
@@ -66,11 +67,7 @@ class Student:
         scores, labels = self._scores(batch)
         loss = torch.nn.functional.cross_entropy(scores, labels)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._weights.values(), CLIP)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * share
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        schedule.take_step(self._optimizer, self._weights.values(), self._rate * share, CLIP)
         return loss.item()
 
     def measure(self, batches: Sequence[Sequence[Example]]) -> dict[str, float]:

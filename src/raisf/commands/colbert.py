@@ -138,9 +138,8 @@ def colbert_delta_command(checkpoint: str, out: Path, base: str, facts: Path | N
 
 colbert_command = Family(
     "colbert",
-    {"train": colbert_train_command, "delta": colbert_delta_command},
+    [colbert_train_command, colbert_delta_command],
     help="Train a ColBERT checkpoint for `raisf index --checkpoint`, or save only what training changed in one.",
-    examples=f"{_EXAMPLES}\n{_DELTA_EXAMPLES}",
 )
 
 

@@ -163,9 +163,9 @@ class Commands(click.Group):
 class Family(Commands):
     """Commands under one name, such as `raisf pocket train` and `raisf pocket report`."""
 
-    def __init__(self, *args: Any, examples: str, **kwargs: Any):
-        super().__init__(*args, no_args_is_help=False, **kwargs)
-        self.examples = examples
+    def __init__(self, name: str, commands: Sequence[Command], **kwargs: Any):
+        super().__init__(name, commands, no_args_is_help=False, **kwargs)
+        self.examples = "\n".join(one.examples for one in commands)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, line for line."""

@@ -90,7 +90,6 @@ def dense_tune_command(
 
 dense_command = Family(
     "dense",
-    {"tune": dense_tune_command},
+    [dense_tune_command],
     help="Tune a dense index to an LM: its queries then find the passages that help that LM to answer (REPLUG's LSR).",
-    examples=_EXAMPLES,
 )

@@ -63,13 +63,8 @@ def pocket_report_command(weights: str, n: int) -> CommandResult:
 
 pocket_command = Family(
     "pocket",
-    {"train": pocket_train_command, "report": pocket_report_command},
+    [pocket_report_command, pocket_train_command],
     help="Pretrain a pocket Llama or T5 from its recipe (an hour and a half on two cores), or report what one can do.",
-    examples="  raisf pocket report\n"
-    "  raisf pocket report --weights pocket-t5\n"
-    "  raisf pocket train --out models/pocket\n"
-    "  raisf pocket train --size tiny --tokens 1000000 --out models/tiny\n"
-    '  raisf ask "..." --program direct --lm local/models/pocket --adapter pocket',
 )
 
 

@@ -31,8 +31,7 @@ def reliability_table(bins: "Sequence[Bin]", positive: str) -> "Table":
     """How often what was given each probability is true, a row a bin."""
     table = DataTable("probability", "n", "mean", positive, "", title="reliability", title_justify="left")
     for one in bins:
-        if one.n and one.share is not None:
-            bar = Text("█" * round(20 * one.share), style="cyan")
-            low, high = f"{one.low:.2f}", f"{one.high:.2f}"
-            table.add_row(f"{low}-{high}", str(one.n), f"{one.probability:.3f}", f"{one.share:.3f}", bar)
+        bar = Text("█" * round(20 * one.share), style="cyan")
+        low, high = f"{one.low:.2f}", f"{one.high:.2f}"
+        table.add_row(f"{low}-{high}", str(one.n), f"{one.probability:.3f}", f"{one.share:.3f}", bar)
     return table
