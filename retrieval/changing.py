@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.documents import Document, Skip, Skipped, checked, find_documents, skipped, stop
-from raisf.retrieval.corpus.ids import SeenIds, with_ids
+from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import log_skipped, read_whole
 from raisf.retrieval.engines.checkpoints import find_again, place_of
 from raisf.retrieval.opening import engine_of
@@ -130,30 +130,29 @@ def change_documents(
     with changed_index(path, _finder(path, checkpoint, ray), progress) as writer:
         place = place_of(writer.checkpoint, path) if checkpoint else {}
         known = writer.manifest.documents
+        held = set(map(composed, known))
 
         @functools.cache
         def sources() -> set[str | None]:
-            return {passage.source for passage in writer.live()}
+            return {_composed(passage.source) for passage in writer.live()}
 
         def told(file: Skipped) -> None:
-            if not file.empty and (file.name in known or file.name in sources()):
-                what = "its older version" if file.name in known else "what is left of its older version"
+            name = composed(file.name)
+            if not file.empty and (name in held or name in sources()):
+                what = "its older version" if name in held else "what is left of its older version"
                 file = dataclasses.replace(file, reason=f"{file.reason}; {what} stays in the index")
             skip(file)
 
         prints = fingerprints(documents, told)
         changed = [one for one in documents if one.name in prints and prints[one.name] != known.get(one.name)]
-        names = {document.name for document in changed}
-        there = {document.name for document in documents}
-        alike = set(map(composed, names))
+        names = {composed(document.name) for document in changed}
+        there = {composed(document.name) for document in documents}
         hiding = [file for file in unseen if file.unseen]
 
         def goes(name: str | None) -> bool:
-            if name in there or any(name and file.hides(name) for file in hiding):
-                return False
-            return only or (name is not None and composed(name) in alike)
+            return only and _composed(name) not in there and not any(name and file.hides(name) for file in hiding)
 
-        changes = _Changes(writer, lambda old: old.source in names or goes(old.source))
+        changes = _Changes(writer, lambda old: _composed(old.source) in names or goes(old.source))
         torn = set[str]()  # of which not all is in the index any more: read again whatever they hold
 
         def left_out(file: Skipped) -> None:
@@ -163,7 +162,8 @@ def change_documents(
                 torn.add(file.name)
 
         def now() -> dict[str, str]:
-            before = {name: print for name, print in known.items() if not goes(name) and name not in torn}
+            new = {*map(composed, prints), *map(composed, torn)}
+            before = {name: print for name, print in known.items() if not goes(name) and composed(name) not in new}
             return {**before, **prints}
 
         return changes.apply(read_whole(changed, left_out, changes.seen), now, **place)
@@ -186,7 +186,7 @@ class _Changes:
     All are streamed: of the replaceable ones their hashes are kept, of the others only which ids there are.
 
     Attributes:
-        seen: The ids of the passages that stay, and of their rows.
+        seen: The ids of the passages that stay.
 
     Args:
         writer: Of the index.
@@ -197,20 +197,19 @@ class _Changes:
         self.seen = SeenIds()
         self._writer = writer
         self._gone: dict[str | None, dict[str, bytes]] = defaultdict(dict)
-        for passage, ids in with_ids(writer.live()):
+        for passage in writer.live():
             if replaceable(passage):
-                self._gone[passage.source][passage.pid] = digest_of(passage)
-                continue
-            for one in ids:
-                self.seen.add(one, passage.citation)
+                self._gone[_composed(passage.source)][passage.pid] = digest_of(passage)
+            else:
+                self.seen.add(passage.pid, passage.citation)
 
     def keep(self, source: str) -> bool:
         """Lets the passages of a document stay after all; whether all do: not those whose id another has taken."""
-        for name in [name for name in self._gone if name and composed(name) == composed(source)]:
-            for pid, print in self._gone.pop(name).items():
-                if self.seen.add(pid, name):
-                    self._gone[name][pid] = print
-        return source not in self._gone
+        name = composed(source)
+        for pid, print in self._gone.pop(name, {}).items():
+            if self.seen.add(pid, source):
+                self._gone[name][pid] = print
+        return name not in self._gone
 
     def apply(self, new: Iterable[Passage], documents: Callable[[], dict[str, str]], **place: Any) -> Change:
         """Writes them, where anything has changed.
@@ -236,7 +235,7 @@ class _Changes:
     def _fresh(self, new: Iterable[Passage]) -> Iterator[Passage]:
         """Those that are not there already."""
         for passage in new:
-            gone = self._gone[passage.source]
+            gone = self._gone[_composed(passage.source)]
             if gone.get(passage.pid) == digest_of(passage):
                 del gone[passage.pid]
             else:
@@ -253,6 +252,11 @@ def _finder(
         return spread(kind.find, find_again(kind.find, Path(path), manifest, checkpoint), ray)
 
     return find
+
+
+def _composed(source: str | None) -> str | None:
+    """A document's name, however its letters are composed."""
+    return None if source is None else composed(source)
 
 
 def _untouched(writer: Writer, touched: set[str | None]) -> dict[str, str]:

@@ -105,7 +105,7 @@ def build_index(
         reasons.append(file)
         prints.pop(file.name, None)
         lost = not grows and not file.empty and file.name in had
-        if lost or any(map(file.hides, had)):
+        if lost or (file.unseen and any(map(file.hides, had))):
             what = "has of it stays" if grows else "had of it is gone, as it is made anew"
             file = dataclasses.replace(file, reason=f"{file.reason}; what the index {what}")
         (skip or log_skipped)(file)

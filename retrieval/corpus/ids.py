@@ -1,9 +1,5 @@
 """Which ids a stream of passages has had, in little memory where they count up: Wikipedia has 21 million passages."""
 
-from collections.abc import Iterable, Iterator
-
-from raisf.retrieval.passage import Passage, row_of
-
 _CHUNK = 512
 """Numbers to a chunk. A million passages that are numbered through take under 1 MB; as a dict they took 167 MB."""
 
@@ -42,24 +38,6 @@ class SeenIds:
         bits, first = self._chunks.get((words, chunk), (0, place))
         self._chunks[words, chunk] = bits | 1 << bit, first
         return None
-
-
-def with_ids(passages: Iterable[Passage]) -> Iterator[tuple[Passage, list[str]]]:
-    """Each passage with its id, and with the second part of a row that was cut also the row's: so it comes once, too.
-
-    Rows may have ids such as "p1#1" and "p1#2" themselves; they are parts of one row if they stand in the same place.
-    """
-    last = None
-    for passage in passages:
-        row = row_of(passage.pid)
-        cut = (
-            passage.pid == f"{row}#2"
-            and last is not None
-            and (last.pid, last.source, last.metadata) == (f"{row}#1", passage.source, passage.metadata)
-            and passage.source not in (None, row)
-        )
-        yield passage, [passage.pid, row] if cut else [passage.pid]
-        last = passage
 
 
 def _parts(pid: str) -> tuple[str, int | None]:

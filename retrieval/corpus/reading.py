@@ -7,7 +7,7 @@ from pathlib import Path
 
 from raisf.retrieval.corpus.bounds import bounded
 from raisf.retrieval.corpus.documents import Document, NoText, Skip, Skipped, checked, find_documents, skipped, twice
-from raisf.retrieval.corpus.ids import SeenIds, with_ids
+from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.kinds import kind_of
 from raisf.retrieval.corpus.parsing import ParserProcess
 from raisf.retrieval.passage import Passage
@@ -65,9 +65,8 @@ def read_whole(documents: Iterable[Document], skip: Skip, seen: SeenIds) -> Iter
             except InputError as error:
                 skip(skipped(document.name, error))
                 continue
-            for passage, ids in with_ids(found):
-                for one in ids:
-                    seen.add(one, passage.citation)
+            for passage in found:
+                seen.add(passage.pid, passage.citation)
                 yield passage
 
 
@@ -76,10 +75,9 @@ def _read_to_end(parser: ParserProcess, document: Document, seen: SeenIds) -> It
     if _is_empty(document.file):
         raise NoText(f"{document.name} has no text: the file is empty")
     own, held, rest = SeenIds(), list[Passage](), 0
-    for passage, ids in with_ids(_passages(parser, document)):
-        for one in ids:
-            if earlier := seen.place(one) or own.add(one, passage.citation):
-                raise twice(one, earlier, passage.citation)
+    for passage in _passages(parser, document):
+        if earlier := seen.place(passage.pid) or own.add(passage.pid, passage.citation):
+            raise twice(passage.pid, earlier, passage.citation)
         if len(held) < HELD:
             held.append(passage)
         else:

@@ -2,8 +2,8 @@
 
 expression  comparison | not expression | expression and expression | expression or expression | (expression)
 comparison  name = value, and the same with != < <= > >= ; name in (value, ...) ; name not in (value, ...)
-name        id (also that of the row which the passage is a part of), title, source (the document, or a column of that
-            name), or a name of the metadata such as page; in backquotes where it is no plain word
+name        id, title, source (the document, or a column of that name), or a name of the metadata such as page; in
+            backquotes where it is no plain word
 value       'text' or "text" (its own quote doubled inside), a number, true, false
 """
 
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from raisf.retrieval.passage import Passage, Value, row_of
+from raisf.retrieval.passage import Passage, Value
 from raisf.utils.errors import InputError
 from raisf.utils.text import composed
 
@@ -76,13 +76,9 @@ def parse_where(text: str) -> Where:
 
 
 def fields_of(passage: Passage, name: str) -> list[Value]:
-    """What a passage has under a name that a filter may use: nothing, one value, or two.
-
-    A part of a row has its row's id too, and a row may have a column `source` beside its document.
-    """
+    """What a passage has under a name that a filter may use: nothing, or one value, or a source beside its document."""
     if name == "id":
-        row = row_of(passage.pid)
-        return [passage.pid] if row in (passage.pid, passage.source) else [passage.pid, row]
+        return [passage.pid]
     if name == "title":
         return [passage.title]
     metadata = passage.metadata

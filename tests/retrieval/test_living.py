@@ -1,7 +1,6 @@
 """An index can be added to, reduced and refreshed, and then answers as a new one would."""
 
 import itertools
-import json
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from raisf.retrieval.corpus.documents import stop
+from raisf.retrieval.corpus.documents import Document, Skipped, stop
 from raisf.retrieval.index import (
     Change,
     EngineName,
@@ -165,8 +164,14 @@ def test_documents_are_added_beside_others_and_replace_those_of_their_name(docs:
 
 
 @pytest.mark.parametrize(("old", "new"), [("NFC", "NFD"), ("NFD", "NFC")])
-def test_a_document_is_replaced_however_the_letters_of_its_name_are_composed(old: Form, new: Form, tmp_path: Path):
+def test_a_document_is_the_same_however_the_letters_of_its_name_are_composed(
+    old: Form, new: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """A copy that a Mac had made stood beside the one that it was to replace."""
+
+    def unreadable(document: Document) -> str:
+        raise InputError(f"{document.name} is locked")
+
     forms: dict[str, Form] = {"docs": old, "more": new}
     for place, form in forms.items():
         (tmp_path / place).mkdir()
@@ -178,34 +183,14 @@ def test_a_document_is_replaced_however_the_letters_of_its_name_are_composed(old
     assert list(read_manifest(tmp_path / "i").documents) == [passage.source]
     broken = tmp_path / "docs" / unicodedata.normalize(old, "café.txt")
     broken.write_bytes(b"\xff\xfe\xfd")
-    add_to_index(tmp_path / "i", tmp_path / "docs", progress=False)
-    assert open_folder(tmp_path / "i").passages == [passage]
-
-
-def test_a_row_that_is_cut_has_its_id_as_any_other(tmp_path: Path):
-    """Removing it left its parts there, and its new version stood beside them."""
-    texts = {"41": "A short note.", "42": "Ada Elm lives in Oslo and pays by card. " * 30, "43": "Another note."}
-
-    def write(name: str, **rows: str) -> Path:
-        (tmp_path / name).write_text("".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in rows.items()))
-        return tmp_path / name
-
-    def ids(where: str | None = None) -> set[str]:
-        return {passage.pid for passage in open_folder(path)("note Ada", 9, where)}
-
-    path = tmp_path / "index"
-    build_index(write("c.jsonl", **texts), path, "bm25", progress=False)
-    assert ids() == {"41", "42#1", "42#2", "42#3", "43"}
-    assert ids("id = '42'") == {"42#1", "42#2", "42#3"} and ids("id != '42'") == {"41", "43"}
-    assert ids("id = '42#2'") == {"42#2"} and not ids("id = 'c.jsonl'")
-    with pytest.raises(InputError, match=r"'42' comes twice: c\.jsonl, line 1 .*and short\.jsonl, line 1"):
-        add_to_index(path, write("short.jsonl", **{"42": "Ada Elm lives in Rome."}), progress=False)
-    with pytest.raises(InputError, match=r"'41' comes twice: c\.jsonl, line 1 .*and long\.jsonl, line 1"):
-        add_to_index(path, write("long.jsonl", **{"41": texts["42"]}), progress=False)
-    add_to_index(
-        path, write("rows.jsonl", **{"org/a#1": "One note.", "org/a#2": "Two.", "org/a": "All."}), progress=False
-    )
-    assert remove_from_index(path, "id in ('41', '42')") == Change(0, 4, 4)
+    (tmp_path / "docs" / "tea.txt").write_text("Of tea.")
+    skipped: list[Skipped] = []
+    add_to_index(tmp_path / "i", broken.parent, progress=False, skip=skipped.append)
+    build_index(broken.parent, tmp_path / "i", progress=False, skip=skipped.append)
+    monkeypatch.setattr(Document, "fingerprint", unreadable)
+    build_index(broken.parent, tmp_path / "i", progress=False, skip=skipped.append)
+    assert {found.text for found in open_folder(tmp_path / "i").passages} == {"Of more.", "Of tea."}
+    assert len(skipped) == 4 and all("its older version stays in the index" in file.reason for file in skipped)
 
 
 def test_an_empty_folder_adds_nothing_in_silence_to_no_index(made: dict[str, Path], tmp_path: Path):

@@ -15,6 +15,7 @@ from raisf.commands.result import CommandResult, facts_result, facts_view
 from raisf.commands.values import FILE
 from raisf.experiments.opening import given
 from raisf.utils.errors import InputError
+from raisf.utils.text import composed
 
 logger = logging.getLogger(__name__)
 
@@ -209,8 +210,9 @@ def index_command(
     made: dict[str, Any] = {"out": str(out)}
     made |= {name: facts[name] for name in ("engine", "search", "checkpoint", "passages", "documents", "bytes")}
     made["seconds"] = round(time.perf_counter() - start, 2)
-    before = told.documents.keys() - {one.name for one in skipped} if told else set()  # what is skipped is told below
-    if gone := sorted(before - documents_of(out).keys()):
+    told_below = {composed(one.name) for one in skipped}
+    before = _prints(told.documents).keys() - told_below if told else set()
+    if gone := sorted(before - _prints(documents_of(out)).keys()):
         keep = "to add to an index and take nothing from it: `raisf index add`"
         logger.warning("gone from %s, as not in %s: %s (%s)", out, docs, _named(gone), keep)
     made["changed"] = standing_at(out) != standing
@@ -221,8 +223,6 @@ def index_command(
 
 def _prints(documents: Mapping[str, str]) -> dict[str, str]:
     """The documents' fingerprints by their names, which are one name however their letters are composed."""
-    from raisf.utils.text import composed
-
     return {composed(name): print for name, print in documents.items()}
 
 
