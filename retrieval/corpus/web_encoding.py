@@ -54,6 +54,13 @@ def declared_charset(page: bytes) -> str | None:
     return declared[1].decode("ascii", "replace") if declared else None
 
 
+def _is_utf8_as_declared(page: bytes, declared: str | None) -> bool:
+    try:
+        return codecs.lookup(declared or "").name == "utf-8" and bool(page.decode())
+    except (LookupError, ValueError):  # no such encoding, or the page is not in it
+        return False
+
+
 def decoded(raw: bytes, name: str, encoding: str | None) -> str:
     """The text of a page, in the encoding that `told_encoding` finds or it declares; in UTF-8 where nothing says.
 
@@ -65,8 +72,9 @@ def decoded(raw: bytes, name: str, encoding: str | None) -> str:
     Raises:
         InputError: It is not in that encoding, or nobody knows the one that it declares.
     """
-    told = told_encoding(io.BytesIO(raw), encoding)
-    used = told or declared_charset(raw) or "utf-8"
+    declared = declared_charset(raw)
+    told = told_encoding(io.BytesIO(raw), None if encoding and _is_utf8_as_declared(raw, declared) else encoding)
+    used = told or declared or "utf-8"
     try:
         if not told:
             codec = codecs.lookup(_LABELS.get(used.lower(), used)).name

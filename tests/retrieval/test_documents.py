@@ -231,6 +231,13 @@ def test_an_encoding_that_is_named_is_for_the_files_that_are_not_utf_8(write: Wr
     assert [passage.text for passage in read_documents(file, "cp1252")] == ["Café für 3 €"]
 
 
+def test_a_page_that_says_it_is_utf_8_and_is_has_no_other_encoding(write: Write):
+    """In another two bytes may be one character: `é` was read as a Chinese one."""
+    for text, encoding in (("Café", "utf-8"), ("咖啡", "gbk")):  # the second says it wrongly
+        page = write("a.html", f'<meta charset="utf-8"><p>{text}</p>'.encode(encoding))
+        assert [passage.text for passage in read_documents(page, "gbk")] == [text]
+
+
 def test_half_a_surrogate_pair_in_json_does_not_break_the_index(write: Write):
     (passage,) = read_documents(write("s.jsonl", '{"text": "bad \\ud800 escape"}'))
     passage.text.encode("utf-8")
