@@ -47,7 +47,7 @@ class Report:
             answer among them is wrong.
         outputs: LM outputs in all, read and unreadable.
         errors: Questions that ended in an error.
-        threads: How many questions were asked at a time, each number that its records tell; none of older records.
+        threads: How many questions were asked at a time, each number that its records tell; none where one tells none.
         risk: Exact match of the surest answers (`raisf.evaluation.risk`); None where no record has a confidence. An
             answer without one stands above those that nothing supports and below all others; where there is none, last.
     """
@@ -139,7 +139,7 @@ def summarise(records: Iterable[dict[str, Any]]) -> Report:
         unreadable=unreadable,
         outputs=outputs,
         errors=sum(row["error"] is not None for row in rows),
-        threads=tuple(sorted({row["threads"] for row in rows if "threads" in row})),
+        threads=tuple(sorted({row["threads"] for row in rows})) if all("threads" in row for row in rows) else (),
         risk=_risk(rows),
     )
 
@@ -151,7 +151,8 @@ def summaries(records: Mapping[str, RecordsById]) -> dict[str, Report]:
 
 def waited(reports: Iterable[Report]) -> str:
     """What the seconds of a question are: most of them may be a wait for those that are asked at the same time."""
-    threads = sorted({number for report in reports for number in report.threads})
+    told_of = [report.threads for report in reports]
+    threads = sorted({number for numbers in told_of for number in numbers}) if all(told_of) else []
     told = f"{' or '.join(map(str, threads))} question{'s' * (threads != [1])} at a time"
     return f"from asking to answer, {told if threads else 'waiting for other questions included'}"
 

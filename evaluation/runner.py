@@ -223,7 +223,7 @@ def evaluate(
             nonlocal failure
             if outcome.error is None:
                 answer_of(outcome.prediction, program)  # a module of the user's own may give none
-            records.add({**record_of(outcome), "threads": min(threads, len(examples))})
+            records.add({**record_of(outcome), "threads": min(threads, len(left))})
             failure = outcome.error or failure
             bar.update(task, advance=1, score=_running(records))
 

@@ -130,6 +130,9 @@ def test_how_many_questions_were_asked_at_a_time_is_told_with_their_seconds(tmp_
     assert seconds.axes[0].get_xlabel() == "seconds from asking to answer, 1 or 2 questions at a time"
     seconds.draw_without_rendering()
     assert seconds.axes[0].xaxis.label.get_window_extent().x1 <= seconds.bbox.width
+    mixed = [{name: value for name, value in record.items() if name != "threads"} for record in records]
+    assert "waiting for other questions included" in caption(summarise([*mixed[:1], *records[1:]]))
+    assert "waiting for other questions included" in cost_section({"a": report, "b": summarise(mixed)}).text
     older = summarise({name: value for name, value in one.items() if name != "threads"} for one in records)
     assert "waiting for other questions included" in caption(older)
 
