@@ -34,8 +34,8 @@ class _Limit:
 # 32: a node's five judgements for a handful of nodes at once; servers and the local engine batch about as many.
 _limit = _Limit(32)
 
-# Whether this context's work has a place within the limit.
-_placed: contextvars.ContextVar[bool] = contextvars.ContextVar("placed", default=False)
+# The one place for what this context's work asks, where it has a place within the limit itself.
+_within: contextvars.ContextVar[threading.BoundedSemaphore | None] = contextvars.ContextVar("within", default=None)
 
 
 def set_concurrency(calls: int) -> int:
@@ -58,19 +58,19 @@ def set_concurrency(calls: int) -> int:
 def semaphore() -> threading.BoundedSemaphore:
     """The process-wide limit: hold it around an LM call and around nothing else, or nested work could deadlock.
 
-    What a predictor asks on its way to an answer has that call's place: here it is a limit of its own.
+    What a predictor asks on its way to an answer has that call's place, one call at a time.
     """
-    return threading.BoundedSemaphore() if _placed.get() else _limit.semaphore
+    return _within.get() or _limit.semaphore
 
 
 @contextlib.contextmanager
 def holding(place: threading.BoundedSemaphore) -> Iterator[None]:
     """The work for which a place was acquired, which is released at its end."""
-    before = _placed.set(True)
+    before = _within.set(threading.BoundedSemaphore())
     try:
         yield
     finally:
-        _placed.reset(before)
+        _within.reset(before)
         place.release()
 
 

@@ -44,7 +44,7 @@ class RAISF(Program):
     question is broken down into at most 10 sub-questions; what an LM lists beyond that is left out.
 
     Args:
-        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(question, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages retrieved for a question.
         max_depth: The paper's D_th. The question asked is depth 0; a sub-question deeper than this is "unknown".
         relevance: "pointwise" asks of each passage whether it alone is relevant and sufficient, all at the same time

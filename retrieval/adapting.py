@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,10 @@ class Adapted:
         """What is known of it, the indexes that it holds, and whether it asks DSPy's `rm`; for good as it is now."""
         if self._noted is None:
             known = _hash(f"named {self.name}" if self.given is None else _known_of(self.given))
-            parts = [] if self.given is None else self._parts
+            parts = [] if self.given is None else list(_parts_of(self.given, set()))
             indexes = [part for part in parts if isinstance(part, Retriever) and isinstance(part.corpus_hash, str)]
             self._noted = known, indexes, any(map(_asks_rm, parts))
         return self._noted
-
-    @cached_property
-    def _parts(self) -> list[Any]:
-        return list(_parts_of(self._asked, set()))
 
     @property
     def corpus_hash(self) -> str:
@@ -147,26 +143,42 @@ class Adapted:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapted":
         """Itself: copies of a program search with the same retriever; where that asks predictors, with a copy of it.
 
-        So what these learn in a copy of a module is what its program searches with. LMs, indexes and embeddings are
-        shared, and so is a retriever that cannot be copied.
+        So what these learn in a copy of a module is what its program searches with. All else that it holds, such as
+        LMs and indexes, is shared, and so is a retriever that cannot be copied.
         """
-        if not any(hasattr(type(part), "forward") for part in self._parts):
+        parts = list(_parts_of(self._asked, set()))
+        if not any(hasattr(type(part), "forward") for part in parts):
             return self
         import dspy
 
-        if not any(isinstance(part, dspy.Predict) for part in self._parts):
+        if not any(isinstance(part, dspy.Predict) for part in parts):
             return self
-        large = [part for part in self._parts if isinstance(part, dspy.BaseLM | dspy.Embeddings | Retriever)]
-        memo.update({id(part): part for part in large if not isinstance(part, Adapted)})
+        before = dict(memo)
+        memo.update({id(one): one for one in _shared(parts)})
         made = memo[id(self)] = Adapted.__new__(Adapted)
         try:
             asked = copy.deepcopy(self._asked, memo)
-        except Exception:  # there is a lock in it, say
+        except Exception:  # there is a lock in a list of it, say; what is half copied is no copy
+            memo.clear()
+            memo.update(before)
             memo[id(self)] = self
             return self
         made.__init__(asked, self.name if self.given is None else None)
         made._noted = self._noted
         return made
+
+
+def _shared(parts: Sequence[Any]) -> Iterator[Any]:
+    """What copies of a retriever share: all that its modules hold but modules, and what holds or calls one."""
+    import dspy
+
+    def is_copied(one: Any) -> bool:
+        holds = isinstance(one, dspy.Module | Adapted | partial | dict | list | tuple | set)
+        return holds or isinstance(getattr(one, "__self__", None), dspy.Module)
+
+    modules = [part for part in parts if isinstance(part, dspy.Module) and not isinstance(part, dspy.Predict)]
+    held = (value for module in modules for value in vars(module).values())
+    return (one for one in (*parts, *held) if not is_copied(one))
 
 
 def _hash(text: str) -> str:
@@ -241,7 +253,7 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     found += [one for one in others if one.default is inspect.Parameter.empty]
     count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
-        return partial(_of_embeddings, given, {}) if _is_embeddings(given) else partial(_with_query, given)
+        return partial(_of_embeddings if _is_embeddings(given) else _with_query, given)
     if count.kind is inspect.Parameter.POSITIONAL_ONLY:
         return given
     name = "k" if count.kind is inspect.Parameter.VAR_KEYWORD else count.name
@@ -264,17 +276,13 @@ def _is_embeddings(given: Any) -> bool:
     return isinstance(given, dspy.Embeddings)
 
 
-def _of_embeddings(given: Any, larger: dict[int, Any], query: str, k: int) -> Any:
+def _of_embeddings(given: Any, query: str, k: int) -> Any:
     """What `dspy.Embeddings` find: as many as they were made for, so that for more they are asked through a copy."""
-    from dspy.utils.unbatchify import Unbatchify
-
     if k <= given.k:
         return given(query)
-    if k not in larger:
-        made = copy.copy(given)
-        made.k, made.search_fn = k, Unbatchify(made._batch_forward)
-        larger[k] = made
-    return larger[k](query)
+    made = copy.copy(given)
+    made.k, made.search_fn = k, lambda asked: made._batch_forward([asked])[0]
+    return made(query)
 
 
 def _name_of(given: Any) -> str:

@@ -45,7 +45,7 @@ class BlendFilter(Program):
     nothing is left at all the answer is reasoned from memory.
 
     Args:
-        retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(query, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages a query.
         use_question: False leaves out the plain question's passages (the paper's "w/o q").
         use_external: False leaves out the external augmentation ("w/o q_ex").

@@ -14,7 +14,7 @@ class CoTRAG(Program):
     """Reads all of the top k passages, thinks step by step, then answers.
 
     Args:
-        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(question, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages retrieved.
         max_calls: LM calls a question may make; None for no limit.
         max_seconds: Seconds that a question waits for calls and searches; None for no limit.

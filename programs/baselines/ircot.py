@@ -24,7 +24,7 @@ class IRCoT(Program):
     an unreadable one, or after `max_thoughts`; passages are collected up to `max_passages`, the earliest stay.
 
     Args:
-        retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(query, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages a search.
         max_passages: Passages collected at most.
         max_thoughts: Sentences of the reasoning at most; 8, the paper's.

@@ -17,7 +17,7 @@ class IterRetGen(Program):
     Each turn reads the passages of its own search alone; the last turn's answer counts.
 
     Args:
-        retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(query, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages a turn.
         turns: Retrievals, each followed by a generation: the paper's T.
         max_calls: LM calls a question may make; None for no limit.

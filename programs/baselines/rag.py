@@ -11,7 +11,7 @@ class RAG(Program):
     """Reads all of the top k passages, whatever they say, and answers.
 
     Args:
-        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(question, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages retrieved.
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.
         max_calls: LM calls a question may make; None for no limit.

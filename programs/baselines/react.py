@@ -26,7 +26,7 @@ class ReAct(Program):
     "unknown". So it does when the steps are used up.
 
     Args:
-        retriever: Called as `retriever(query, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(query, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages that a search shows; 1, as the paper's search shows one page. BlendFilter's tables take 5.
         max_steps: Actions at most.
         max_calls: LM calls a question may make; None for no limit.

@@ -28,7 +28,7 @@ class REPLUG(Program):
     It needs an LM in the process: an endpoint does not give the probabilities. Each passage's prompt counts as a call.
 
     Args:
-        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(question, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages retrieved, each with its prompt.
         temperature: Of the softmax over the scores; the paper's is 1, a lower one trusts the ranking more.
         evidence: False answers at once, as the paper's; True quotes the sentence that holds the answer first.

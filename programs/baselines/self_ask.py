@@ -20,7 +20,7 @@ class SelfAsk(Program):
     its intermediate answer; the pocket models read these in the form that they were trained on.
 
     Args:
-        retriever: Called as `retriever(follow_up, k)`; shared, not copied, when the program is copied. May be set
+        retriever: Called as `retriever(follow_up, k)`; shared by its copies, but for predictors in it. May be set
             later.
         k: Passages retrieved for a follow-up question.
         max_follow_ups: Follow-up questions at most; 5, since questions of the field take four facts at most.

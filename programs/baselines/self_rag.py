@@ -58,7 +58,7 @@ class SelfRAG(Program):
     other LM is prompted for each judgement.
 
     Args:
-        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(question, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages retrieved, each with an answer of its own.
         threshold: It retrieves above this probability of "yes"; where the LM gives none, at "yes".
         relevance_weight: Of the passage's relevance in the score.

@@ -46,7 +46,7 @@ class SKR(Program):
     an artifact keeps as an option.
 
     Args:
-        retriever: Called as `retriever(question, k)`; shared, not copied, when the program is copied. May be set later.
+        retriever: Called as `retriever(question, k)`; shared by its copies, but for predictors in it. May be set later.
         k: Passages retrieved.
         neighbours: Training questions that vote.
         labelled_by: Whose answers tell where retrieval helps: "reasoning" asks the training questions step by step with

@@ -6,6 +6,7 @@ import dspy
 import pytest
 
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.copying import copy_of
 from raisf.programs import registry
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
@@ -121,7 +122,11 @@ def test_a_retriever_that_cannot_be_copied_is_shared_and_so_are_its_lm_and_its_i
     assert copied.given.rewrite is not search.rewrite and copied.given.rewrite.lm is search.rewrite.lm
     assert copied.corpus_hash == program.retriever.corpus_hash
     search.lock = threading.Lock()
+    copied = program.deepcopy().retriever.given
+    assert copied.lock is search.lock and copied.rewrite is not search.rewrite
+    search.locks = [threading.Lock()]
     assert program.deepcopy().retriever is program.retriever
+    assert [name for name, _ in copy_of(Around(search)).named_predictors()] == ["rag.answer_from", "search.rewrite"]
 
 
 def test_dspys_trace_comes_in_the_order_of_the_tree(lm, shelf, one_at_a_time):

@@ -9,6 +9,7 @@ import pytest
 import raisf
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
+from raisf.programs.concurrency import holding, semaphore
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
@@ -142,6 +143,14 @@ def test_a_predictor_that_asks_a_program_itself_waits_for_no_place_but_its_own(o
     with dspy.context(lm=ScriptedLM(lambda fields: {"answer": "Velm" if fields["question"] == "Where?" else "Ada"})):
         assert program(question="Who?").answer == "Ada"
     assert asking.told == "Velm"
+
+
+def test_what_a_call_asks_has_that_calls_place_one_at_a_time(one_at_a_time):
+    place = semaphore()
+    place.acquire()
+    with holding(place):
+        assert semaphore() is semaphore() is not place
+    assert semaphore() is place
 
 
 @pytest.mark.parametrize("options", [["k"], "k", 3])
