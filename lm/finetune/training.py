@@ -226,7 +226,6 @@ class FinetuneRun:
         return iter(batches)
 
     def _step(self, batch: list[TokenizedRow]) -> float:
-
         if weight_of(batch) == 0:  # nothing to learn from, in any process
             self._count_step(batch)
             return 0.0

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from raisf.lm import pocket
 from raisf.lm.local import gguf
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 from raisf.utils.files import read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"
@@ -149,8 +149,7 @@ def choose_precision(folder: Path, given: str | None = None) -> Precision | None
         if tiny or read_json(folder / "config.json").get("is_encoder_decoder"):
             return None
         return "bfloat16" if not _has_gpu() and multiplies_bfloat16() else None
-    if given not in DTYPES:
-        raise InputError(f"unknown dtype {given!r}: choose {', '.join(DTYPES)}")
+    check_named("dtype", given, DTYPES)
     return "bfloat16" if given == "bfloat16" else "float32" if given == "float32" and _has_gpu() else None
 
 

@@ -91,14 +91,16 @@ def collect(
         asked = steps_asked(trainset)
         if (retriever := searched(program)) is not None:
             tell_of_outside(asked.values(), retriever)  # of all, as else each chunk would tell of its own
-        identities = dict.fromkeys(map(question_id, trainset))  # a question without an id may stand there twice
+        once: dict[str, dspy.Example] = {}  # a question may stand there several times
+        for example in trainset:
+            once.setdefault(question_id(example), example)
         labelling = Labelling(program, origin, asked, otherwise_supported(trainset), labels, teacher, threads)
         spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
         try:
-            _label_missing(labelling, trainset, journal, partial, progress)
+            _label_missing(labelling, once, journal, partial, progress)
         finally:
-            found = [journal.get(identity) or partial.get(identity) for identity in identities]
+            found = [journal.get(identity) or partial.get(identity) for identity in once]
             kept = [one for one in found if one]
             counts = _write(folder, kept)
     if not any(counts.values()):
@@ -112,13 +114,13 @@ def collect(
         else None,
         "errors": spent.failed.total(),
         "unreadable": spent.unreadable.total(),
-        "unfinished": sum(identity not in journal for identity in identities),
+        "unfinished": sum(identity not in journal for identity in once),
     }
 
 
 def _label_missing(
     labelling: Labelling,
-    trainset: Sequence[dspy.Example],
+    once: Mapping[str, dspy.Example],
     journal: Journal,
     partial: dict[str, RowsOfOne],
     progress: bool,
@@ -127,11 +129,11 @@ def _label_missing(
 
     Rows of a question some of whose replies are missing go into `partial` instead, so that it is asked again.
     """
-    waiting = [example for example in trainset if question_id(example) not in journal]
+    waiting = [example for identity, example in once.items() if identity not in journal]
     spent = labelling.spent
     with progress_bar(progress) as bar:
-        done = len(trainset) - len(waiting)
-        task = bar.add_task("collecting", total=len(trainset), completed=done, score="")
+        done = len(once) - len(waiting)
+        task = bar.add_task("collecting", total=len(once), completed=done, score="")
         for start in range(0, len(waiting), CHUNK):
             chunk = waiting[start : start + CHUNK]
             for identity, rows in labelling.rows(chunk).items():

@@ -39,10 +39,14 @@ def test_a_teacher_that_is_asked_again_for_what_can_be_read_has_made_both_calls(
 
 def test_a_question_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
     """Of two questions, given three times, an agreement was told with n = 6 and an interval half as wide."""
-    asked = [question(text, known=True) for text in ("Who is Ada?", "Where was Ada born?")]
-    once, thrice = (collected(asked * times, tmp_path / str(times)) for times in (1, 3))
-    assert thrice == once and once["agreement"]["know"]["n"] == 2
-    assert len((tmp_path / "3" / "know.jsonl").read_text("utf-8").splitlines()) == 2
+    asked = [question(f"Who is Ada {number}?", known=True) for number in range(30)]
+    teacher = ScriptedLM(lambda fields: {"verdict": "relevant", "sub_questions": ["a?", "b?"]})
+    once, thrice = (collected(asked * times, tmp_path / str(times), teacher) for times in (1, 3))
+    assert once["agreement"]["know"]["n"] == 30 and once["teacher"]["calls"] == 60
+    for told in (once, thrice):
+        del told["teacher"]["seconds"]
+    assert thrice == once
+    assert len((tmp_path / "3" / "know.jsonl").read_text("utf-8").splitlines()) == 30
 
 
 def test_a_question_that_stands_there_twice_is_unfinished_once(tmp_path: Path) -> None:
