@@ -51,7 +51,7 @@ def test_the_journey_on_real_text_compiles_judges_and_keeps_the_answerers(tmp_pa
     """With the pocket Llama, which has never heard of the almanac: the way is what is tested here."""
     monkeypatch.setattr(demo_real, "SPLITS", {"prompts": (16, 2), "weights": (16, 6)})
     # It knows none of it, and a judge of knowledge learns from both: so it is said to know every other answer.
-    monkeypatch.setattr("raisf.optimize.judges.labels.accuracy", lambda _, golds, *scoring: float(len(golds[0]) % 2))
+    monkeypatch.setattr("raisf.optimize.judges.judge_data.Step.accepts", lambda step, _: len(step.answers[0]) % 2 == 1)
     made = _journey(tmp_path / "real", begin)
     said = " ".join(capsys.readouterr().err.split())
     assert "236 articles about the real world" in said and f"what answers is the answerers that ship ({begin})" in said
