@@ -24,6 +24,7 @@ from raisf.retrieval.store.segments import live_passages
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
 from raisf.utils.leftovers import alone
+from raisf.utils.text import composed
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ def build_index(
     standing = standing_at(out)
     told = standing or standing_at(out, damaged=True)
     had = told.documents if told else {}
+    held = set(map(composed, had))
     kind = _engine(engine or (told.kind if told else "colbert"))
     if told and told.kind != kind.kind:
         logger.warning("%s was an index for %s: it is made anew, for %s", out, told.kind, kind.kind)
@@ -104,7 +106,7 @@ def build_index(
     def note(file: Skipped) -> None:
         reasons.append(file)
         prints.pop(file.name, None)
-        lost = not grows and not file.empty and file.name in had
+        lost = not grows and not file.empty and composed(file.name) in held
         if lost or (file.unseen and any(map(file.hides, had))):
             what = "has of it stays" if grows else "had of it is gone, as it is made anew"
             file = dataclasses.replace(file, reason=f"{file.reason}; what the index {what}")
