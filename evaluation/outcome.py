@@ -12,7 +12,7 @@ from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passa
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
 from raisf.utils.text import answer_text
-from raisf.utils.usage import Calls, metered_calls, shared_usage, telling, tokens_of
+from raisf.utils.usage import Calls, heard_by, metered_calls, shared_usage, telling, tokens_of
 
 # Of a trace's cost, and of a trace: what DSPy does not see.
 _SEARCHES, _READ = ("retrievals", "discarded_retrievals"), ("read", "unreadable")
@@ -54,10 +54,9 @@ class _Traces(BaseCallback):
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
     """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
     prediction, error, calls, traces = None, None, Calls(), _Traces()
-    callbacks = [*(dspy.settings.callbacks or []), calls, traces]
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
-    with shared_usage() as usage, dspy.context(trace=[], callbacks=callbacks):
+    with shared_usage() as usage, dspy.context(trace=[]), heard_by(calls, traces):
         try:
             prediction = program(**{name: example[name] for name in inputs})
         except Exception as raised:

@@ -15,7 +15,7 @@ from raisf.programs.events import CostEvent, DoneEvent, Event
 from raisf.programs.trace import Cost, Trace
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import answer_text
-from raisf.utils.usage import Calls, shared_usage
+from raisf.utils.usage import Calls, heard_by, shared_usage
 
 LOOK = 0.1
 """Seconds after which a stream looks for changes that nobody has announced, such as a verdict just written down."""
@@ -113,8 +113,7 @@ class _OwnRun(Run):
         Raises:
             BudgetSpent: The time is over.
         """
-        callbacks = [*(dspy.settings.callbacks or []), self._own]
-        with until(self._deadline, self._under_way), dspy.context(callbacks=callbacks):
+        with until(self._deadline, self._under_way), heard_by(self._own):
             try:
                 return within(self._seconds_left(), lambda: module(question=question))
             except Exception as error:

@@ -1,7 +1,7 @@
 """What DSPy's usage tracker knows of calls, and what it is told of those that did not go through DSPy."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any
 
@@ -75,6 +75,11 @@ def tokens_of(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 def telling(calls: Iterable[Mapping[str, Any]]) -> int:
     """How many of some calls tell both: of an endpoint that tells but the total, say, neither is known."""
     return sum(all(call.get(name) is not None for name in TOKENS) for call in calls)
+
+
+def heard_by(*callbacks: BaseCallback) -> AbstractContextManager[None]:
+    """As a context: DSPy tells these what is called in it, besides those that it tells anyway."""
+    return dspy.context(callbacks=[*(dspy.settings.callbacks or []), *callbacks])
 
 
 def count_tokens(lm: dspy.BaseLM, prompt_tokens: int, completion_tokens: int, calls: int) -> None:

@@ -26,7 +26,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance
-from raisf.utils.usage import Calls, metered_calls, telling, tokens_of
+from raisf.utils.usage import Calls, heard_by, metered_calls, telling, tokens_of
 
 SAME, DIFFERENT = "same", "different"
 
@@ -175,7 +175,7 @@ class Labelling:
         predictor = dspy.Predict(signature)
         predictor.lm = self.teacher
         started, spent, made = time.monotonic(), self.spent, Calls()
-        with dspy.track_usage() as usage, dspy.context(callbacks=[*(dspy.settings.callbacks or []), made]):
+        with dspy.track_usage() as usage, heard_by(made):
             said, _ = ask_each(
                 asking(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
             )

@@ -30,7 +30,7 @@ from raisf.programs.changing import given_forward
 from raisf.utils.errors import InputError, check_least, check_whole
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
-from raisf.utils.usage import Calls, tell_resumed
+from raisf.utils.usage import Calls, heard_by, tell_resumed
 
 Examples = Sequence[dspy.Example]
 # What some options may be, and what to give instead of anything else.
@@ -189,7 +189,7 @@ class Spent(Calls):
 def counting() -> Iterator[Spent]:
     """As a context: what is spent in it."""
     spent = Spent()
-    with dspy.context(callbacks=[*(dspy.settings.callbacks or []), spent]):
+    with heard_by(spent):
         yield spent
 
 
