@@ -30,7 +30,7 @@ from raisf.retrieval.adapting import searched
 from raisf.utils.predictors import all_predictors
 
 # What optimizers hang on a module; where a class of the user's takes an option of that name, it is hers.
-_HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
+HUNG = frozenset({"compile_report", "learnt_from", "candidate_programs", "detailed_results", "trial_logs"})
 _GROWING = list | dict | set
 # The adapters that are being told.
 _adapters: ContextVar[frozenset[int]] = ContextVar("adapters", default=frozenset())
@@ -72,7 +72,7 @@ def _describe(part: Any, told: set[int]) -> dict[str, Any]:
 
 def is_hung(path: str) -> bool:
     """Whether a module of this path is what an optimizer tried."""
-    return not _HUNG.isdisjoint(re.split(r"[.\[]", path))
+    return not HUNG.isdisjoint(re.split(r"[.\[]", path))
 
 
 def _describe_parts(program: dspy.Module, modules: list[tuple[str, Any]], told: set[int]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _describe_module(module: Any, told: set[int]) -> dict[str, Any]:
         elif isinstance(value, dspy.Module | Parameter):
             parts = {} if id(value) in told else _describe(value, told)
             described |= {f"{name}.{option}": one for option, one in parts.items()}
-        elif name not in _HUNG - options:
+        elif name not in HUNG - options:
             described[name] = digest(json_or_data(value))
     return described
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# With fewer groups than this on one side of a rate, resampling sees too little of it: its own interval counts, too.
+_RARE = 5
 # Resamples of each bootstrap, from seed 0: they place the ends to about a tenth of the interval's width.
-_FEW = 5
 _SAMPLES = 2_000
 # Resampled indices are drawn in blocks of at most this many (32 MB of int64), whatever the size of the test set.
 _BLOCK = 4_000_000
@@ -164,7 +165,7 @@ def bootstrap_groups(
     edge = proportion(value * len(inside), len(inside))
     if high - low <= 1e-9:  # what adding the same numbers in another order makes
         low, high = edge.low, edge.high
-    elif min(value, 1 - value) * len(inside) < _FEW:
+    elif min(value, 1 - value) * len(inside) < _RARE:
         low, high = min(low, edge.low), max(high, edge.high)
     return Score(value, low, high, n)
 

@@ -70,13 +70,13 @@ def accuracy(prediction: str, answers: Sequence[str], scoring: str | None = None
 
     Source: Geva et al. 2021 (StrategyQA) score yes/no accuracy; Liu et al. 2024 (RA-ISF), table 1.
     """
-    if not is_yes_no(answers):
+    if not are_yes_no(answers):
         return exact_match(prediction, answers, scoring)
     said = _YES_NO.search(prediction.lower())
     return float(said is not None and said[0] in {normalise(answer) for answer in answers})
 
 
-def is_yes_no(answers: Sequence[str]) -> bool:
+def are_yes_no(answers: Sequence[str]) -> bool:
     """Whether there are gold answers, and each normalises to `yes` or `no`."""
     return bool(answers) and {normalise(answer) for answer in answers} <= {"yes", "no"}
 

@@ -22,7 +22,7 @@ from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import CorpusHash, line_of
 from raisf.retrieval.store.segments import live_passages
 from raisf.utils.cache import cache_folder, check_cache
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 from raisf.utils.leftovers import alone
 from raisf.utils.text import composed
 
@@ -254,8 +254,7 @@ def _problems(path: Path) -> list[str]:
 
 
 def _engine(name: str) -> type[Index]:
-    if name not in ENGINES:
-        raise InputError(f"unknown engine {name!r}: choose {', '.join([*ENGINES][:-1])} or {[*ENGINES][-1]}")
+    check_named("engine", name, ENGINES)
     return ENGINES[name]
 
 

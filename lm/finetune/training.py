@@ -15,7 +15,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.errors import InputError, check_least, check_named
 from raisf.utils.space import naming_full_disk
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class Training:
     go_on: bool = False
 
     def __post_init__(self) -> None:
-        if self.method not in get_args(Method):
-            raise InputError(f"unknown method {self.method!r}: choose {' or '.join(get_args(Method))}")
+        check_named("method", self.method, get_args(Method))
         check_least(self, epochs=1, patience=1, batch_size=1, rank=1, processes=1)
         if self.layers is not None:
             check_least(self, layers=1)

@@ -14,7 +14,7 @@ from raisf.lm.pocket.report import draw_curves, report
 from raisf.lm.pocket.sampler import LessonSampler
 from raisf.lm.pocket.trainer import Trainer, keep_memory
 from raisf.utils.checkpointing import Unfinished, run_to_end
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 from raisf.utils.files import atomic_folder, check_replaceable, sha256_file, write_json
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def train(
     Raises:
         InputError: An unknown size, no tokens, or an unfinished run with other settings in the way.
     """
-    if size not in SIZES:
-        raise InputError(f"unknown size {size!r}: choose one of {', '.join(SIZES)}")
+    check_named("size", size, SIZES)
     tokens = TOKENS[size] if tokens is None else tokens
     if tokens < BATCH_TOKENS:
         raise InputError(f"{tokens} tokens are less than one step; give at least {BATCH_TOKENS}")

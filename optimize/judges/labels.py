@@ -14,7 +14,7 @@ from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.optimize.runs import results
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.program import check_count
-from raisf.utils.errors import InputError, LMError
+from raisf.utils.errors import LMError, check_named
 from raisf.utils.journal import Journal
 
 Labels = Literal["model", "gold"]
@@ -176,8 +176,7 @@ def know_examples(trainset: Sequence[dspy.Example], **options: Any) -> list[dspy
 
 def check_labels_option(labels: str) -> None:
     """Raise InputError for an unknown kind of labels."""
-    if labels not in get_args(Labels):
-        raise InputError(f"unknown labels {labels!r}: choose {' or '.join(get_args(Labels))}")
+    check_named("labels", labels, get_args(Labels))
 
 
 def check_asking(labels: str, threads: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import dspy
 
+from raisf.evaluation.identity import HUNG
 from raisf.lm.connect import connect
 from raisf.optimize.adapters import trained_folder
 from raisf.optimize.bootstrapping import bootstrap_demos
@@ -34,8 +35,6 @@ from raisf.utils.sampling import up_to
 
 # Instructions are longer than answers, and an LM that reasons first writes more than them.
 REFLECTION_TOKENS = 4096
-# What ours and DSPy's optimizers leave on what they return.
-MARKS = ("compile_report", "_compiled", "candidate_programs", "trial_logs", "detailed_results")
 
 
 @dataclass(slots=True)
@@ -264,7 +263,7 @@ def _has_learnt(student: dspy.Module) -> bool:
     """Whether a student has demonstrations, weights or probes already, other instructions, or was compiled somehow."""
     asked = [(one.demos, one.lm or dspy.settings.lm) for _, one in student.named_predictors()]
     return (
-        any(getattr(student, mark, None) for mark in MARKS)
+        any(getattr(student, mark, None) for mark in (*HUNG, "_compiled"))
         or any(demos or trained_folder(lm) for demos, lm in asked)
         or any(map(_told_otherwise, programs_within(student)))
     )

@@ -1,11 +1,11 @@
 """Turning RA-ISF's self-knowledge judge into one of another kind, to try which is worth most."""
 
-from typing import Any, get_args
+from typing import Any
 
 from raisf.optimize.adapters import trained_folder
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know, knowledge_judge
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 
 KINDS: tuple[Know, ...] = ("verbal", "confidence", "truth", "consistency")
 """Cheaper ones first."""
@@ -17,8 +17,8 @@ def check_kinds(kinds: tuple[Know, ...], program: RAISF | None = None) -> None:
     Raises:
         InputError: An unknown kind, or a program that never asks what is known.
     """
-    if strange := [kind for kind in kinds if kind not in get_args(Know)]:
-        raise InputError(f"unknown kind of self-knowledge {strange[0]!r}: choose {', '.join(KINDS)}")
+    for kind in kinds:
+        check_named("kind of self-knowledge", kind, KINDS)
     if kinds and program is not None and not program.use_know:
         raise InputError("kinds of self-knowledge to try, and a program that asks none (--no-know): leave one out")
 

@@ -11,7 +11,7 @@ from rich.progress import Progress
 from raisf.evaluation.examples import answer_of, check_answered, gold_answers
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import Score, bootstrap, paired_difference
-from raisf.evaluation.metrics import accuracy, exact_match, is_yes_no
+from raisf.evaluation.metrics import accuracy, are_yes_no, exact_match
 from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.runs import results, score_of
@@ -57,7 +57,7 @@ def _gold(example: dspy.Example) -> list[str]:
 
 def metric_for(examples: Sequence[dspy.Example]) -> Metric:
     """What counts as a right answer to some questions: accuracy where each is answered yes or no, else exact match."""
-    closed = bool(examples) and all(is_yes_no(gold_answers(example)) for example in examples)
+    closed = bool(examples) and all(are_yes_no(gold_answers(example)) for example in examples)
     return answer_accuracy if closed else answer_exact_match
 
 

@@ -13,7 +13,7 @@ from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import extend_trace
 from raisf.programs.program import Program, check, check_count, is_number
-from raisf.programs.steps import reader, search
+from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.passage import Retriever
 from raisf.utils.text import counted
@@ -69,7 +69,7 @@ class REPLUG(Program):
             if prediction is None:
                 return node.unread("passages", f"{reason}, but the LM's answer could not be read")
             node.conclude("passages", reason, prediction.answer)
-            cite(node, prediction.get("evidence"), [passage.prompt_text for passage in node.passages])
+            cite(node, prediction.get("evidence"), texts(node.passages))
         return node
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, cast, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -24,7 +24,7 @@ from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versi
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import alive_in
 from raisf.retrieval.store.writer import new_index
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, check_named
 from raisf.utils.kept import Kept
 from raisf.utils.text import text_of
 
@@ -140,8 +140,7 @@ class Index:
             InputError: No passage, an id that comes twice, `out` holds other things, no such checkpoint or cluster.
             RaisfError: PLAID's C++ extensions cannot be compiled.
         """
-        if search not in ("auto", "exact", "plaid"):
-            raise InputError(f"unknown search {search!r}: choose auto, exact or plaid")
+        check_named("search", search, get_args(SearchMode))
         if search != "auto" and not cls.compresses:
             raise InputError(f"search={search!r} is for ColBERT's vectors, not for {cls.kind}: leave it out")
         if search == "plaid":

@@ -44,10 +44,9 @@ READABLE = (2, FORMAT)
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
 INDEX = (MANIFEST, SEGMENTS, "words-*", ".lock")
 """All that lies in an index's folder."""
-ALL_WORDS = "all-words"
-"""A file beside BM25's counts: single characters, Chinese and composed letters count too, which they once did not."""
 WHOLE_WORDS = "whole-words"
-"""Another: vowel signs and points belong to their words, which were once cut at them."""
+"""A file beside BM25's counts: single characters, Chinese and composed letters count too, and vowel signs belong to
+their words, which they once did not."""
 EXACT_UP_TO = 10_000
 """Passages that "auto" still compares all, as they are; with more, it packs all. And those that an index of PLAID's
 takes in before it compresses them.
@@ -151,8 +150,7 @@ class IndexManifest:
     def ranking(self) -> str:
         """All of it that decides the scores: how it is searched, vectors packed, words counted; and in bfloat16."""
         packing = f" ({self.packing})" if self.packing else ""
-        rules = {WHOLE_WORDS: " whole words", ALL_WORDS: " all words"}
-        words = next((told for rule, told in rules.items() if f"{self.words}/{rule}" in self.files), "")
+        words = " whole words" if f"{self.words}/{WHOLE_WORDS}" in self.files else ""
         precision = f" {self.precision}" if self.precision not in (None, "float32") else ""
         return self.shown_search + packing + words + precision
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from raisf.retrieval.search.maxsim import Hits, best_hits
-from raisf.retrieval.store.manifest import ALL_WORDS, WHOLE_WORDS
+from raisf.retrieval.store.manifest import WHOLE_WORDS
 from raisf.utils.errors import InputError
 
 # Chinese, Japanese and Korean by the character, all else by the word; of "it's" the s is none.
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_CUT_WORD = rf"(?=\w)[{_CJK}]|(?:(?![{_CJK}])\w){{2,}}|(?<!\w['\u2019])\w"  # what was counted before `WHOLE_WORDS`
-_LONG_WORD = r"\b\w\w+\b"  # and before `ALL_WORDS`
+_LONG_WORD = r"\b\w\w+\b"  # what was counted before `WHOLE_WORDS`
 # Thai, Lao, Burmese and Khmer have no spaces between words either: a letter with its vowels and tones is counted.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 # The soft hyphen, and what keeps letters apart or joined in how they look.
@@ -49,8 +48,7 @@ def write_words(texts: Iterable[str], folder: Path) -> None:
     scorer = bm25s.BM25()
     scorer.index(tokens, show_progress=False)
     scorer.save(folder, show_progress=False)
-    for rule in (ALL_WORDS, WHOLE_WORDS):
-        (folder / rule).touch()
+    (folder / WHOLE_WORDS).touch()
 
 
 class Words:
@@ -70,7 +68,7 @@ class Words:
         import bm25s
 
         self._numbers = numbers
-        self._rule = next((rule for rule in (WHOLE_WORDS, ALL_WORDS) if (folder / rule).is_file()), None)
+        self._whole = (folder / WHOLE_WORDS).is_file()
         try:
             self._scorer = bm25s.BM25.load(folder)
             if (counted := self._scorer.scores["num_docs"]) != len(numbers):
@@ -92,7 +90,7 @@ class Words:
             also: For each query the numbers of passages that are found beyond `k` where they are the last one's equals.
         """
         mask, found = allowed[self._numbers], []
-        for place, words in enumerate(words_of(queries, self._rule)):
+        for place, words in enumerate(words_of(queries, self._whole)):
             scores = self._scorer.get_scores(words) if words else np.zeros(len(mask), np.float32)
             likely = np.flatnonzero(mask & (scores > 0))
             if len(likely) > k:  # the k best and their equals
@@ -104,20 +102,18 @@ class Words:
         return found
 
 
-def words_of(texts: Iterable[str], rule: str | None = WHOLE_WORDS) -> list[list[str]]:
-    """The words of texts that count, not such as "the", by a rule, that of the oldest counts for None.
+def words_of(texts: Iterable[str], whole: bool = True) -> list[list[str]]:
+    """The words of texts that count, not such as "the"; `whole`: as `WHOLE_WORDS` has it, else as counts had it before.
 
     How their characters are composed makes no difference but there.
     """
     import bm25s
 
-    if rule is not None:
-        texts = (unicodedata.normalize("NFKC", text) for text in texts)
-    if rule == WHOLE_WORDS:
-        texts = (text.translate(_UNSEEN) for text in texts)
+    if whole:
+        texts = (unicodedata.normalize("NFKC", text).translate(_UNSEEN) for text in texts)
     return bm25s.tokenize(  # pyright: ignore[reportReturnType]
         list(texts),
-        token_pattern=_whole_word() if rule == WHOLE_WORDS else _CUT_WORD if rule == ALL_WORDS else _LONG_WORD,
+        token_pattern=_whole_word() if whole else _LONG_WORD,
         stopwords="en",
         return_ids=False,
         show_progress=False,

@@ -296,7 +296,7 @@ UNUSED = {
     ),
     "no such part": ({"how": "both", "prompts": "x"}, "unknown strategy 'x': choose labeled"),
     "no such steps": ({"how": "both", "strategy": "p -> x"}, "unknown strategy 'p -> x': give steps p"),
-    "labels": ({"labels": "x"}, "unknown labels 'x': choose model or gold"),
+    "labels": ({"labels": "x"}, "unknown labels 'x': choose model, gold"),
     "threads": ({"threads": 0}, "threads must be at least 1, found 0"),
     "no LM": ({"strategy": "gepa", "reflection_lm": 5}, "reflection_lm is 5: give an LM, or a spec"),
 }

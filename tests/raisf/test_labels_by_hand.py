@@ -17,8 +17,8 @@ def test_labels_that_cannot_be_read_are_told(tmp_path):
     path.write_text(f"id,judge,label\na,{'x' * 200},relevant\n")
     with pytest.raises(InputError, match=r"line 2: the judge is 'x+: write relevance"):
         by_hand.labels(path)
-    path.write_text("id,judge,label\nra,relevance,relevant\na,relevance,irrelevant\n")
-    with pytest.raises(InputError, match="line 3: the row a is labelled twice, relevant and irrelevant"):
+    path.write_text("id,judge,label\nra,relevance,relevant\nra,relevance,irrelevant\n")
+    with pytest.raises(InputError, match="line 3: the row ra is labelled twice, relevant and irrelevant"):
         by_hand.labels(path)
     path.write_text("judge,label,id\nrelevance,,r1\n \nrelevance,relevant,r2\n")
     assert by_hand.labels(path) == {"r2": "relevant"}

@@ -11,8 +11,7 @@ import pytest
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.index import add_to_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import ALL_WORDS, MANIFEST, WHOLE_WORDS, describe_files
-from raisf.retrieval.store.words import Words
+from raisf.retrieval.store.manifest import MANIFEST, WHOLE_WORDS, describe_files
 from raisf.utils.files import write_json
 
 
@@ -89,23 +88,12 @@ def test_words_are_not_cut_at_their_vowel_signs(query: str, found: list[str], tm
     assert [passage.pid for passage in index(query, 1)] == found
 
 
-def test_counts_that_cut_words_at_their_marks_are_searched_alike(tmp_path: Path):
-    index = BM25.build([Passage(str(number), text) for number, text in enumerate(TEXTS)], tmp_path / "i")
-    counts = tmp_path / "i" / str(index.manifest.words)
-    (counts / WHOLE_WORDS).unlink()
-    words = Words(counts, np.arange(len(TEXTS)))
-    assert [number for number, _ in words.search(["vitamin\u00adx fish"], 1, np.ones(len(TEXTS), bool))[0]] == [4]
-    files = {name: file for name, file in index.manifest.files.items() if not name.endswith(WHOLE_WORDS)}
-    assert dataclasses.replace(index.manifest, files=files).ranking != index.manifest.ranking
-
-
 def test_counts_of_before_are_searched_by_their_own_words_until_the_index_changes(tmp_path: Path):
     index = BM25.build([Passage(str(number), text) for number, text in enumerate(TEXTS)], tmp_path / "i")
     manifest, texts = index.manifest, [passage.prompt_text for passage in index.passages]
     old, counts = bm25s.BM25(), tmp_path / "i" / str(manifest.words)
     old.index(bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False), show_progress=False)
-    for rule in (ALL_WORDS, WHOLE_WORDS):
-        (counts / rule).unlink()
+    (counts / WHOLE_WORDS).unlink()
     old.save(counts, show_progress=False)
     files = {name: file for name, file in manifest.files.items() if not name.startswith("words")}
     files |= describe_files(tmp_path / "i", [counts])

@@ -112,12 +112,12 @@ def labels(path: Path) -> dict[str, str]:
                 raise InputError(f"{path}, line {number}: the label is {label!r}: write {' or '.join(choices)}")
             if not label:
                 continue
-            if not (told := row["id"]):
+            if not (identity := row["id"]):
                 raise InputError(f"{path}, line {number}: the label {label!r} has no id beside it: write its row's")
-            identity = told if told.startswith("r") else f"r{told}"  # of earlier versions
             if found.setdefault(identity, label) != label:
                 raise InputError(
-                    f"{path}, line {number}: the row {told} is labelled twice, {found[identity]} and {label}: leave one"
+                    f"{path}, line {number}: the row {identity} is labelled twice, {found[identity]} and {label}: "
+                    "leave one"
                 )
     except csv.Error as error:
         raise InputError(f"{path} is no CSV that can be read ({error}): save it again as CSV in UTF-8") from error

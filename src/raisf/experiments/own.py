@@ -12,7 +12,6 @@ import itertools
 import operator
 import os
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +164,7 @@ def _source_hash(kind: type, named: str) -> str:
     Imports are read, not run: so those inside functions count, and what another program has loaded does not. One whose
     name is made at run time is not seen.
     """
+    from raisf.evaluation.values import is_users
     from raisf.utils.files import sha256_file
 
     found, waiting = dict[str, Path](), {kind.__module__, named.partition(":")[0]}
@@ -174,7 +174,7 @@ def _source_hash(kind: type, named: str) -> str:
         if name in found:
             continue
         file = Path(inspect.getfile(kind)) if name == kind.__module__ else _file_of(name)
-        if file is not None and (name.partition(".")[0] in packages or _is_hers(name, file)):
+        if file is not None and (name.partition(".")[0] in packages or is_users(name, str(file))):
             found[name] = file
             waiting.update(_imported(name, file))
     return hashlib.sha256("".join(sorted(set(map(sha256_file, found.values())))).encode()).hexdigest()
@@ -210,12 +210,3 @@ def _file_of(name: str) -> Path | None:
     within = [Path(place, *parts) for place in spec.submodule_search_locations or ()]
     files = (file for at in within for file in (at / "__init__.py", at.parent / f"{at.name}.py"))
     return next(filter(Path.is_file, files), None)
-
-
-def _is_hers(name: str, file: Path) -> bool:
-    """Whether a module is no library's, which changes with its version alone."""
-    from raisf.utils.files import is_installed
-
-    if name.partition(".")[0] in ("raisf", "dspy") or is_installed(file):
-        return False
-    return not file.is_relative_to(sysconfig.get_path("stdlib"))
