@@ -1,7 +1,7 @@
 """`raisf experiment`: a table or a figure of the papers by one command, on the closed world or on any data and LM."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from raisf.experiments.real_rows import MOST_TOKENS, RowChoice
 from raisf.utils.errors import RaisfError
 
 if TYPE_CHECKING:
+    from raisf.experiments.workspace import Workspace
     from raisf.reports.sections import Section
 
 AS_GIVEN = "none: --index is searched as it is, passages that hold a question of a prompt too"
@@ -181,13 +182,10 @@ def experiment_command(
 ) -> CommandResult:
     """Make the papers' tables and figures, with the papers' own figures beside yours; or compare on real text."""
     from raisf.data.world.files import write_world
-    from raisf.experiments.bars import WorkspaceBars
-    from raisf.experiments.catalog import EXPERIMENTS
     from raisf.experiments.data_efficiency import sizes_of_ways
     from raisf.experiments.learning import check_bases
-    from raisf.experiments.pages import write_experiment, write_page_of_all
     from raisf.experiments.workspace import Workspace
-    from raisf.reports.markdown import check_page, write_markdown
+    from raisf.reports.markdown import check_page
     from raisf.reports.report import check_folder
 
     told = {"--bases": bases, "--sizes": sizes, "--ways": ways, "--rows": rows, "--zero-shot": zero_shot}
@@ -221,16 +219,33 @@ def experiment_command(
         "seed": seed,
         **_made_by(),
     }
-    chosen = PAPERS if name == "all" else (name,)
+    shown = {"few_shot": not zero_shot, "variant": variant, "only": choice.only}
+    with asked_on(ray, lm):
+        return _papers(out, PAPERS if name == "all" else (name,), workspace, choice.page, facts, shown)
+
+
+def _papers(
+    out: Path,
+    chosen: Sequence[str],
+    workspace: "Workspace",
+    page: Path | None,
+    facts: dict[str, Any],
+    shown: dict[str, Any],
+) -> CommandResult:
+    """Experiments of the papers, each written when it is done; of several, one that cannot be run is passed over."""
+    from raisf.experiments.bars import WorkspaceBars
+    from raisf.experiments.catalog import EXPERIMENTS
+    from raisf.experiments.pages import write_experiment, write_page_of_all
+    from raisf.reports.markdown import write_markdown
+
     made: dict[str, list[Section]] = {}
-    shown: dict[str, Any] = {"few_shot": not zero_shot, "variant": variant, "only": choice.only}
     rows_of = {one: EXPERIMENTS[one].rows(workspace, **shown) for one in chosen}
     workspace.learning.check_given([setting for rows in rows_of.values() for setting in rows.values()])
     answering = [settings for one, settings in rows_of.items() if not EXPERIMENTS[one].judged]
     left_out: dict[str, dict[str, str]] = {}
     outputs: dict[str, tuple[int, int]] = {}
     failed: dict[str, RaisfError] = {}
-    with asked_on(ray, lm), WorkspaceBars(answering, len(workspace.test)) as bars:
+    with WorkspaceBars(answering, len(workspace.test)) as bars:
         for one in chosen:
             try:
                 made[one] = EXPERIMENTS[one].run(workspace, bars, **shown)
@@ -243,8 +258,8 @@ def experiment_command(
             outputs |= {f"{name} in {one}": told for name, told in workspace.outputs.items()}
             facts["index"] = workspace.searched(rows_of[one])
             write_experiment(out, one, facts, made[one], workspace.files(rows_of[one]))
-            if choice.page is not None:
-                write_markdown(choice.page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
+            if page is not None:
+                write_markdown(page, EXPERIMENTS[one].title, given(facts), made[one], figures=True)
     if failed:
         _check_some(made, failed)
         facts["not run"] = _reasons(failed)
