@@ -95,16 +95,16 @@ def _has_another_title(text: str, told: str) -> bool:
 def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     """The sections of a text, each with the number of its first line.
 
-    A heading of the first level is the document's title, or that of a second one behind it; of more than two each
-    heads a chapter, and the title is what the document tells before, or its name, or a first heading that has no text
-    of its own or a word of that name.
+    A heading of the first level is the document's title, or that of a second one behind it. Of more than two each
+    heads a chapter, as does each that differs from a title that the document tells before; the title is then that, or
+    the document's name, or a first heading that has no text of its own or a word of that name.
     """
     tokens, title = parser().parse(text), told or name
     if any(token.level >= DEEPEST - 1 for token in tokens):
         yield Section(title, "", {"line": 1}, text)
         return
     starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
-    chapters = sum(tokens[start].tag == "h1" for start in starts) > (1 if told else _TITLES)
+    chapters = sum(_is_other(tokens[start : start + 2], told) for start in starts) > (0 if told else _TITLES)
     before = _section(title, "", 0, 1, tokens[: starts[0] if starts else None])
     said = before.text.strip()
     yield before
@@ -119,6 +119,12 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
         elif level == 1 and not chapters:
             title, heading = heading or title, ""
         yield _section(title, heading, level, line, tokens[start + 3 : end])
+
+
+def _is_other(opened: Sequence["Token"], told: str) -> bool:
+    """Whether a heading is of the first level, and not the title that the document tells before."""
+    opening, words = opened
+    return opening.tag == "h1" and clean(_words(words)) != told
 
 
 def _is_of_all(heading: str, told: str, name: str, bare: bool) -> bool:

@@ -98,6 +98,8 @@ def test_a_document_keeps_its_title(text: str, titles: list[str], tmp_path: Path
 
 
 def test_the_heading_of_a_chapter_leads_its_text(tmp_path: Path) -> None:
+    found = read(tmp_path, "rules.md", "---\ntitle: The club\n---\n# Welcome\nPlay.\n## Fees\nTen.\n")
+    assert found == [("The club", "Welcome: Play."), ("The club", "Fees: Ten.")]  # as in html and rst
     found = read(tmp_path, "rules.md", "# Rules\nPlay.\n# Fees\nTen.\n# Aims\n## First\nJoy.\n")
     assert found == [("Rules", "Play."), ("Rules", "Fees: Ten."), ("Rules", "Aims: First: Joy.")]
 
