@@ -147,7 +147,8 @@ class Learning:
 
         workspace = self.workspace
         prompts = COMPILED.get(setting.program, ("prompts", None))[0] == "prompts"
-        base = None if prompts else setting.base or workspace.base
+        probed = any(how == "probe" for how, _ in setting.then)
+        base = setting.base or workspace.base if probed or not prompts else None
         asked: list[Any] = [setting.program, base, sorted(setting.training.items()), workspace.rows, workspace.seed]
         asked += [self._searched if workspace.searches(setting) else None, *workspace.lm_identity]
         judges = setting.program in COMPILED or self._shows_judges(setting)
