@@ -16,12 +16,12 @@ from raisf.utils.errors import InputError
 CHANCES = st.floats(0, 1)
 
 
-def _records(values):
+def _records(values, f1=None):
     return {
         str(number): {
             "id": str(number),
             "em": float(value),
-            "f1": float(value),
+            "f1": float(value if f1 is None else f1[number]),
             "accuracy": float(value),
             "kind": None,
             "route": "direct",
@@ -97,6 +97,14 @@ def test_every_pair_is_compared_on_its_questions_whatever_their_order():
     assert three.pairs[0].p_em_holm == pytest.approx(3 * three.pairs[0].p_em)
     assert three.pairs[0].p_f1_holm == pytest.approx(3 * three.pairs[0].p_f1)
     assert three.reports["same"].em.n == 40 and not math.isnan(three.pairs[2].em.value)
+
+
+def test_exact_match_and_f1_are_each_tested_by_their_own_values():
+    worse = _records([0] * 6 + [1] * 2, [0.25] * 6 + [1.0] * 2)
+    better = _records([1] * 2 + [0] * 4 + [1] * 2, [0.5] * 2 + [0.75] * 4 + [1.0] * 2)
+    (pair,) = compare_records({"worse": worse, "better": better}).pairs
+    assert (pair.first, pair.em.value, pair.f1.value) == ("better", 0.25, 0.3125)
+    assert (pair.p_em, pair.p_f1) == (0.5, 2 / 2**6)
 
 
 def test_pairs_with_one_program_alone_are_corrected_for_those_alone():

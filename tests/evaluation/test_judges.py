@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raisf.evaluation.intervals import proportion
 from raisf.evaluation.judges import (
     auroc,
     auroc_score,
@@ -125,6 +126,13 @@ def test_a_judge_that_says_how_often_it_is_right_is_calibrated() -> None:
     gold = [i % 5 < 4 for i in range(100)] + [i % 5 < 1 for i in range(100)]
     assert ece_score(gold, [0.8] * 100 + [0.2] * 100, range(200)).value == pytest.approx(0)
     assert ece_score(gold, [0.2] * 100 + [0.8] * 100, range(200)).value == pytest.approx(0.6)
+
+
+def test_questions_of_many_passages_make_no_calibration_error_wider_than_a_share() -> None:
+    groups = [group for group in range(30) for _ in range((1, 20)[group % 2])]
+    error = ece_score([True] * len(groups), [0.5] * len(groups), groups)
+    share = proportion(15, 30)
+    assert error.value == 0.5 and (error.low, error.high) == pytest.approx((share.low, share.high))
 
 
 def test_the_field_s_library_agrees() -> None:

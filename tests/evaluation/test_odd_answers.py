@@ -94,6 +94,14 @@ def test_an_answer_of_zero_and_gold_that_is_a_bare_text_or_a_truth_count_as_what
     assert answer_exact_match(letter, dspy.Prediction(answer=None)) == 0.0
 
 
+def test_a_question_is_scored_by_the_rule_that_its_row_names() -> None:
+    plain = dspy.Example(id="q0", question="Who?", answer="Jay-Z").with_inputs("question")
+    trivia = plain.copy(scoring="triviaqa").with_inputs("question")
+    report = run(Answers(lambda q: "Jay Z"), [plain, trivia.copy(id="q1").with_inputs("question")])
+    assert report.em.value == report.accuracy.value == 0.5
+    assert describe_test([plain]) != describe_test([trivia])
+
+
 def test_answers_without_a_probability_stand_above_those_that_nothing_supports() -> None:
     """RAG's grounded answers, which nothing judges, were taken for less sure than those that it made up."""
 
@@ -111,6 +119,9 @@ def test_answers_without_a_probability_stand_above_those_that_nothing_supports()
     report = summarise([record(3 * n + i, *one) for n in range(4) for i, one in enumerate(made)])
     assert report.risk is not None
     assert report.risk.right[0.2] == 1.0 and report.risk.right[1.0] == pytest.approx(1 / 3)
+    untold = [record(number, "wrong", True) for number in range(4)]
+    report = summarise([*untold, {**record(4, "right", True), "confidence": 0.5}])
+    assert report.risk is not None and report.risk.right[0.2] == 1.0, "what has a probability stands above them"
 
 
 @pytest.mark.parametrize("steps", [[], [Step(generation="So I think.")], [Step(query="who?")]])
@@ -124,6 +135,17 @@ def test_a_search_that_finds_nothing_or_keeps_nothing_has_recalled_nothing(steps
     report = run(Vain(), [dspy.Example(question=f"Who is {name}?", answer="x", gold_titles=["A"]) for name in "AB"])
     assert report.recall is not None and report.precision is not None
     assert (report.recall.value, report.recall.n) == (report.precision.value, report.precision.n) == (0.0, 2)
+
+
+def test_a_question_whose_parts_searched_has_no_recall_of_its_own() -> None:
+    class Parts(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            root = Node(question=question, sub_questions=[Node(question="Who?")])
+            root.end("decomposed", "from 1 of 1 sub-questions", "x")
+            return dspy.Prediction(answer="x", trace=Trace(system="s", root=root, cost=Cost(retrievals=2)))
+
+    report = run(Parts(), [dspy.Example(question="Who is A?", answer="x", gold_titles=["A"])])
+    assert report.recall is None and report.precision is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """If these failed, a module of the user's own would look free beside ours."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -14,6 +15,7 @@ from raisf.optimize.optimizers.base import counting
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
+from raisf.utils.files import read_jsonl
 
 ASKED = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer="1").with_inputs("question") for i in range(3)]
 
@@ -41,6 +43,24 @@ def test_a_module_of_ones_own_costs_what_it_asks(tracked: bool) -> None:
     assert report.cost["prompt_tokens"] > 20
     assert report.cost["completion_tokens"] == 2 * len("[[ ## answer ## ]] 1".split())
     assert "retrievals" not in report.cost, "nobody tells what it searches for"
+
+
+class Failing(Twice):
+    """Asks once, and fails on one question."""
+
+    def forward(self, question: str) -> dspy.Prediction:
+        said = self.ask(question=question)
+        if "0" in question:
+            raise ValueError("no")
+        return said
+
+
+def test_what_a_failed_question_asked_is_in_no_mean(tmp_path: Path) -> None:
+    program = Failing()
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "1"}))
+    report = evaluate(program, ASKED, tmp_path / "r.jsonl", progress=False)
+    costs = {row["id"]: row["cost"] for row in read_jsonl(tmp_path / "r.jsonl")}
+    assert costs["q0"].keys() == {"seconds"} and costs["q1"]["lm_calls"] == report.cost["lm_calls"] == 1
 
 
 class Polished(Twice):

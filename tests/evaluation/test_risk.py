@@ -45,3 +45,8 @@ def test_what_no_threshold_reaches_is_no_coverage() -> None:
     found = risk_coverage([0.0, 1.0, 1.0], [3, 2, 1], range(3))
     assert found.coverage == {0.1: 0.0, 0.2: 0.0, 0.3: 0.0}
     assert found.as_dict()["right"]["1"] == pytest.approx(2 / 3)
+
+
+def test_a_risk_that_is_just_reached_is_reached() -> None:
+    found = risk_coverage([1.0] * 9 + [0.0], range(10, 0, -1), range(10))
+    assert found.coverage[0.1] == 1.0

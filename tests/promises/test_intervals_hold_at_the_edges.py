@@ -58,6 +58,11 @@ def test_equal_differences_have_a_width(gap: float) -> None:
     assert paired_difference([], []).n == 0
 
 
+def test_of_equal_differences_two_more_questions_are_assumed() -> None:
+    same = paired_difference([1.0] * 8, [1.0] * 8)
+    assert (same.low, same.high) == pytest.approx((-1.96 / 10, 1.96 / 10), abs=1e-3)
+
+
 def test_a_judge_that_is_always_right_is_not_known_to_be() -> None:
     gold = [True, True, False, False]
     scores = verdict_scores(gold, gold, range(4))

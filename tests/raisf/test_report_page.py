@@ -36,7 +36,8 @@ def test_the_result_is_said_in_a_sentence_with_its_doubt(records: Any) -> None:
     assert told.startswith("raisf answers 75.0% [") and "of 40 questions right" in told
     assert "50.0 [" in told and "points more than rag" in told and "p < 0.001" in told
     close = headline(compare_records(_runs(records, raisf=30, rag=29)))
-    assert "may be chance" in close and "2.5 [" in close, "the difference is the better program's, however paired"
+    assert "Its lead of 2.5 [0.0, 7.5] points over rag" in close, "the difference is the better one's, however paired"
+    assert "may be chance" in close
     assert headline(compare_records(_runs(records, rag=7, raisf=7))).endswith("raisf answers as many.")
     assert headline(compare_records(_runs(records, rag=10))).count(".") == 4
 
@@ -58,6 +59,8 @@ def test_a_p_value_is_on_the_side_of_a_twentieth_that_the_sentence_says(records:
     right = {"raisf": range(42), "rag": range(42, 67)}
     runs = {name: {f"q{n}": records.record(n, n in of) for n in range(70)} for name, of in right.items()}
     assert "points more than rag, the next best (p = 0.0498 after" in headline(compare_records(runs))
+    runs["direct"] = runs["rag"]
+    assert "may be chance (p = 0.149 after" in headline(compare_records(runs)), "of three pairs it is no more than that"
 
 
 def test_a_table_of_an_earlier_command_is_told_with_what_it_was_run_with(tmp_path: Path) -> None:
@@ -98,6 +101,8 @@ def test_an_experiments_page_says_which_row_is_best() -> None:
     told = best_of([without, Section("All systems", ["program", "exact match"], rows)])
     assert told == "All systems: b has the highest exact match of 2 rows, 70.0% [60.0, 80.0]."
     assert best_of([without]) == ""
+    wide = Section("All systems", ["program", "exact match"], [rows[1], ["d", Score(0.6, 0.2, 0.95, 10)]])
+    assert "b has the highest" in best_of([wide]), "whatever the intervals reach"
     tied = Section("All systems", ["program", "exact match"], [rows[0], ["c", rows[0][1]]])
     assert "All systems: 2 of 2 rows share the highest exact match, " in best_of([tied]), (
         "the first one was named alone"

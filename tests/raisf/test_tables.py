@@ -330,7 +330,7 @@ def test_people_are_held_against_passages_judged_alone_and_labels_of_other_rows_
     ("encoding", "delimiter"), [("utf-8", ";"), ("utf-8", "\t"), ("utf-16", ","), ("utf-16", "\t")]
 )
 def test_labels_are_read_as_spreadsheets_save_them(encoding, delimiter, tmp_path):
-    lines = [["id", "judge", "question", "label"], ["a", "relevance", "Where, in Köln?", "relevant"]]
+    lines = [["id", "judge", "question", "label"], ["ra", "relevance", "Where, in Köln?", "relevant"]]
     path = tmp_path / "labels.csv"
     with path.open("w", newline="", encoding=encoding) as file:
         csv.writer(file, delimiter=delimiter).writerows(lines)

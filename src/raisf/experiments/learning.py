@@ -147,7 +147,8 @@ class Learning:
 
         workspace = self.workspace
         prompts = COMPILED.get(setting.program, ("prompts", None))[0] == "prompts"
-        base = None if prompts else setting.base or workspace.base
+        probed = any(how == "probe" for how, _ in setting.then)
+        base = setting.base or workspace.base if probed or not prompts else None
         asked: list[Any] = [setting.program, base, sorted(setting.training.items()), workspace.rows, workspace.seed]
         asked += [self._searched if workspace.searches(setting) else None, *workspace.lm_identity]
         judges = setting.program in COMPILED or self._shows_judges(setting)
@@ -168,6 +169,8 @@ class Learning:
         asked += ["accuracy"] if self._metric and not by_gold else []
         # Steps were compiled with seed 0, whatever the experiment's was.
         asked += ["steps of this seed"] if setting.then and self.workspace.seed else []
+        taught = any(self._asks_teacher(how, options) for how, options in setting.then)
+        asked += [["teacher of steps", self.workspace.teacher.model]] if taught else []
         return [*([how, sorted(options.items())] for how, options in setting.then), *rows, *shown, *asked]
 
     @property
@@ -231,9 +234,15 @@ class Learning:
         """Whether it is RA-ISF with demonstrations, of whose judges a teacher's labels can be some."""
         return setting.few_shot and setting.system == "ra-isf"
 
+    def _asks_teacher(self, how: str, options: Mapping[str, Any]) -> bool:
+        """Whether a step of `Setting.then` learns from a teacher's labels; of what is known a teacher gives none."""
+        taught = how in ("prompts", "weights", "probe") and options.get("predictors") != ("know",)
+        return self.workspace.teacher is not None and taught
+
     def _further(self, program: Any, setting: Setting) -> Any:
         """The program after the steps of `Setting.then`."""
         from raisf.optimize.compile import optimizer_named
+        from raisf.optimize.teaching import teach_for
 
         workspace = self.workspace
         for how, options in setting.then:
@@ -244,6 +253,8 @@ class Learning:
             if how == "probe":  # it reads the base, whatever was trained beside it
                 more["base"] = setting.base or workspace.base or workspace.lm.spec
             optimizer: Any = optimizer_named(how, None, threads=workspace.threads, **more, **options)
+            if self._asks_teacher(how, options):
+                optimizer.judge_rows = teach_for(optimizer, program, workspace.teacher, workspace.train, workspace.dev)
             program = optimizer.compile(program, trainset=workspace.train, valset=workspace.dev)
         return program
 

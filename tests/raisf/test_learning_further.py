@@ -1,0 +1,75 @@
+"""What decides on programs that are compiled further: the base that a probe reads, and a teacher's labels."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raisf
+from raisf.experiments.every_judge import KNOW_PROBE, RELEVANCE_PROBE
+from raisf.experiments.opening import LMChoice
+from raisf.experiments.real import RealWorkspace
+from raisf.experiments.real_rows import ROWS
+from raisf.experiments.settings import THRESHOLDS, Setting
+from raisf.experiments.workspace import Workspace
+from raisf.utils.files import read_jsonl, write_jsonl
+
+BORN = [{"question": "Where was Ada born?", "answer": "Ulm"}]
+
+
+@pytest.fixture(scope="module")
+def teacher() -> Any:
+    return LMChoice("pocket").open()
+
+
+def test_probes_beside_given_weights_are_of_the_base_that_was_asked_for(
+    data: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Those of one base were shown as the next one's."""
+    folder, artifact = data("hotpotqa", test=BORN), tmp_path / "artifact"
+    program = raisf.RAISF()
+    program.set_lm(raisf.connect("pocket"))
+    raisf.save(program, artifact)
+
+    def path(label: str, base: str | None) -> Path:
+        options: dict[str, Any] = {"lm": LMChoice("pocket"), "engine": "bm25", "base": base}
+        space = RealWorkspace(tmp_path / "out", folder, given={"weights-all": artifact}, **options)
+        return space.learning.path_of(ROWS[label])
+
+    bases = (None, "pocket", "pocket-tiny")
+    assert len({path("probes", base) for base in bases}) == 3
+    assert len({path("prompts-judges", base) for base in bases}) == 1, "no base has a part in it"
+
+
+def test_a_teachers_labels_make_another_program_of_what_learns_from_them_further(
+    data: Callable[..., Path], tmp_path: Path, teacher: Any
+) -> None:
+    """What gold had made was taken."""
+    folder = data("nq", test=BORN)
+
+    def path(setting: Setting, labeller: Any) -> Path:
+        options: dict[str, Any] = {"lm": LMChoice("pocket"), "engine": "bm25", "teacher": labeller}
+        return Workspace(tmp_path / "out", folder, **options).learning.path_of(setting)
+
+    for steps in ((RELEVANCE_PROBE,), (("prompts", {}), THRESHOLDS)):
+        assert path(Setting("ra-isf", then=steps), None) != path(Setting("ra-isf", then=steps), teacher)
+    for steps in ((KNOW_PROBE,), (("outcome", {}),), (THRESHOLDS,)):  # no teacher has a part in these
+        assert path(Setting("ra-isf", then=steps), None) == path(Setting("ra-isf", then=steps), teacher)
+
+
+@pytest.mark.parametrize(
+    "step", [("prompts", {}), ("probe", {"predictors": ("know", "relevant")})], ids=lambda of: of[0]
+)
+def test_a_teachers_labels_are_learnt_from_in_further_steps_too(
+    make_home: Any, tmp_path: Path, teacher: Any, step: Any
+) -> None:
+    """Where gold names no passages the row was left out, for want of the teacher that was given."""
+    home, bare = make_home(train=12, dev=6, test=2), tmp_path / "bare"
+    bare.mkdir()
+    for split in ("train", "dev", "test"):
+        rows = read_jsonl(home / f"world/{split}.jsonl")
+        write_jsonl(bare / f"{split}.jsonl", ({key: row[key] for key in ("id", "question", "answers")} for row in rows))
+    workspace = Workspace(tmp_path / "out", bare, index=str(home / "index"), rows=8, teacher=teacher)
+    report = workspace.open(Setting("ra-isf", then=(step,))).compile_report
+    assert report["judge_rows"]["lm"] == teacher.model

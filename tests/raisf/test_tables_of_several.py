@@ -1,0 +1,47 @@
+"""The papers' tables of several programs, kinds or passages: which are compared, and what counts for which."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import dspy
+
+from raisf.experiments import blendfilter_tables, tables
+
+
+def _workspace(**more: Any) -> Any:
+    return SimpleNamespace(**{"name": "nq", "test": [None] * 40, "measure": "exact match", "left_out": {}, **more})
+
+
+def _runs(records: Any, **right: int) -> dict[str, dict[str, Any]]:
+    return {label: {f"q{n}": records.record(n, n < count) for n in range(40)} for label, count in right.items()}
+
+
+def test_ra_isf_with_weights_is_tested_against_each_other_row_and_no_others_are(records: Any) -> None:
+    """More pairs would make Holm's correction of these larger."""
+    answers = _runs(records, **{"rag": 10, "ra-isf, prompts": 20, "ra-isf, weights": 30})
+    _, tested, *_ = tables.main(_workspace(), answers)
+    assert tested.title == "Differences in exact match"
+    assert [row[0] for row in tested.rows] == ["ra-isf, weights - rag", "ra-isf, weights - ra-isf, prompts"]
+    answers = _runs(records, **{"without know": 10, "without relevance": 20, "RA-ISF": 30})
+    _, tested = tables.ablations(_workspace(), answers)
+    assert tested.title == "Differences in exact match"
+    assert [row[0] for row in tested.rows] == ["RA-ISF - without know", "RA-ISF - without relevance"]
+
+
+def test_table4_means_over_the_answered_questions_of_each_kind(records: Any) -> None:
+    kinds, searches = ("bridge", "yesno"), (1, 3)
+    of = {f"q{n}": records.record(n, True, kind=kinds[n], cost={"retrievals": searches[n]}) for n in range(2)}
+    of["q2"] = records.record(2, False, kind="bridge", trace=None, cost={}, error="LMError: down")
+    (section,) = tables.effort(_workspace(), {"ours": of})
+    means = {row[0]: (row[1], row[-1]) for row in section.rows}
+    assert means["ours"] == (2, 2) and means["ours: bridge"] == (1, 1) and means["ours: yesno"] == (3, 1)
+
+
+def test_what_a_filter_threw_out_or_did_not_judge_was_not_read(records: Any) -> None:
+    """Of some judged passages, those that are relevant; their precision would else be a third."""
+    passages = [records.passage(number, verdict) for number, verdict in ((1, "relevant"), (2, "irrelevant"), (3, None))]
+    root = records.node("Who?", "x", passages=passages)
+    workspace = _workspace(test=[dspy.Example(id="q0", gold_pids=["p1"], gold_titles=[])])
+    (section,) = blendfilter_tables.kept(workspace, {"kept": {"q0": records.record(0, True, trace={"root": root})}})
+    row: list[Any] = section.rows[0]
+    assert [score.value for score in row[1:4]] == [1.0, 1.0, 1.0]
