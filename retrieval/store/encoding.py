@@ -178,11 +178,11 @@ def encode(
     folder.mkdir()
     places = [shard_file(folder, number) for number in range(len(sizes))]
     found = list(map(kept.take, names, sizes, places)) if names else [False] * len(sizes)
-    new = itertools.compress(shards(), [not there for there in found])
-    windows = (shard[start : start + _WINDOW] for shard in new for start in range(0, len(shard), _WINDOW))
+    missing = itertools.compress(shards(), [not there for there in found])
+    windows = (shard[start : start + _WINDOW] for shard in missing for start in range(0, len(shard), _WINDOW))
     encoder = None if all(found) else checkpoint.encoder()
     encoded = iter(()) if encoder is None else _encoded(encoder, windows)
-    cut = getattr(encoder, "cut", 0)
+    cut_before = getattr(encoder, "cut", 0)
     safe = sum(itertools.compress(sizes, found))
     new = count - safe
     try:
@@ -205,7 +205,7 @@ def encode(
         if isinstance(error, RaisfError):
             raise type(error)(f"{error}; {told}") from error
         raise KeyboardInterrupt(f"stopped: {told}") from None
-    if cut := getattr(encoder, "cut", 0) - cut:  # the nodes of a cluster do not tell
+    if cut := getattr(encoder, "cut", 0) - cut_before:  # the nodes of a cluster do not tell
         logger.warning(
             "%d of %d passages%s are longer than the %d tokens that %s reads: what stands behind these is found only "
             "by its words, in a hybrid or bm25 index",
