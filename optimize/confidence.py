@@ -104,15 +104,6 @@ def fit_confidence(
         )
     slope, offset = platt(right, sure)
     fitted.confidence_slope, fitted.confidence_offset = slope, offset
-    after = np.empty(len(names))
-    folds = np.random.default_rng(0).permutation(len(names)) % FOLDS
-    for fold in range(FOLDS):
-        held = folds == fold
-        try:
-            scaling = Confidence("judges", *platt(right[~held], sure[~held]))
-            after[held] = [scaling.scaled(one) for one in sure[held].tolist()]
-        except InputError:  # so few answers tell nothing of the others
-            after[held] = right[~held].mean()
     report = {
         "slope": slope,
         "offset": offset,
@@ -120,13 +111,26 @@ def fit_confidence(
         "valset": len(valset),
         "ece": {
             "before": ece_score((right >= 0.5).tolist(), sure.tolist(), names).as_dict(),
-            "after": ece_score((right >= 0.5).tolist(), after.tolist(), names).as_dict(),
+            "after": ece_score((right >= 0.5).tolist(), _held_out(right, sure).tolist(), names).as_dict(),
         },
         "risk": risk_coverage(right.tolist(), sure.tolist(), names).as_dict(),
     }
     made.compile_report = {**(getattr(program, "compile_report", None) or {}), "confidence": report}
     note_learnt(made, program, valset)
     return made
+
+
+def _held_out(right: np.ndarray, sure: np.ndarray) -> np.ndarray:
+    """The confidence of each answer (n,), scaled as the answers of the other folds say."""
+    scaled, folds = np.empty(len(right)), np.random.default_rng(0).permutation(len(right)) % FOLDS
+    for fold in range(FOLDS):
+        held = folds == fold
+        try:
+            scaling = Confidence("judges", *platt(right[~held], sure[~held]))
+            scaled[held] = [scaling.scaled(one) for one in sure[held].tolist()]
+        except InputError:  # so few answers tell nothing of the others
+            scaled[held] = right[~held].mean()
+    return scaled
 
 
 def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
