@@ -55,6 +55,23 @@ def test_an_index_that_another_has_replaced_is_freed_though_nobody_asks(passages
     batcher.close(20)
 
 
+def test_what_is_found_comes_with_the_index_that_was_searched_though_another_took_its_place(
+    index: Index, passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A client would else take it for the new one's."""
+    new = build_index(passages[:3], tmp_path / "new", "bm25", progress=False)
+    batcher, search_many = Batcher(index), Index.search_many
+
+    def replaced(self: Index, *args):
+        batcher.index = new
+        return search_many(self, *args)
+
+    monkeypatch.setattr(Index, "search_many", replaced)
+    (first, found), (second, _) = [batcher.submit(["Hamlet"], 1, None).result() for _ in range(2)]
+    batcher.close(20)
+    assert first is index and found[0][0].title == "Hamlet" and second is new
+
+
 def test_of_queries_searched_together_only_the_bad_one_fails(index: Index, monkeypatch: pytest.MonkeyPatch):
     begun, together, search_many = threading.Event(), threading.Event(), Index.search_many
 

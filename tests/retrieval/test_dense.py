@@ -152,6 +152,7 @@ def test_hybrid_finds_the_same_however_its_passages_came(tmp_path: Path, monkeyp
     assert [p.pid for p in once("owl", 3)] == [p.pid for p in grown("owl", 3)]
     monkeypatch.setattr(hybrid, "DEPTH", 4)  # of the 15 that have the word
     assert [p.pid for p in once("owl owl", 3)] == [p.pid for p in grown("owl owl", 3)]
+    assert len(once("owl", 21)) == 21, "k may be larger"
     assert fuse([[(4, 2.0), (7, 1.5), (1, 1.5), (0, 1.0)]]) == [(4, 1 / 61), (1, 1 / 62), (7, 1 / 62), (0, 1 / 64)]
 
 

@@ -308,6 +308,8 @@ def test_an_index_of_rows_keeps_their_ids_and_columns_and_cuts_long_texts(tmp_pa
     index = raisf.index(rows, "bm25", out=tmp_path / "i")
     assert index.path == tmp_path / "i" and index("river", 1, "year > 1990")[0].title == "T"
     assert [p.pid for p in index.passages] == ["x", "1#1", "1#2", "1#3", "1#4", "p"]
+    dated = [raisf.index([{"text": "A river.", "year": year}], "bm25", progress=False) for year in (1999, 2000)]
+    assert [one.passages[0].metadata for one in dated] == [{"year": 1999}, {"year": 2000}], "the second is made, too"
 
 
 @pytest.mark.parametrize("texts", ["a text", Path("folder"), {"text": "x"}, [7], [{"body": "x"}], [], ["", " "]])

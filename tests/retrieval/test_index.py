@@ -235,7 +235,12 @@ def test_its_checkpoint_is_found_from_any_folder_and_when_both_are_moved(
     assert found is not None and found.name == str(tmp_path.resolve() / "moved" / "checkpoints" / "mine")
     other = shutil.copytree(tmp_path / "moved" / "checkpoints" / "mine", home / "checkpoints" / "mine")
     (other / "config.json").write_text((other / "config.json").read_text() + "\n")  # trained further where it was
-    assert find_again(find, moved, open_folder(moved).manifest) == found
+    manifest = open_folder(moved).manifest
+    assert find_again(find, moved, manifest) == found
+    shutil.copyfile(Path(found.name) / "config.json", other / "config.json")
+    (Path(found.name) / "config.json").write_text("{}")  # or where it is now
+    again = find_again(find, moved, manifest)
+    assert again is not None and again.name == str(other)
 
 
 def test_an_index_of_another_checkpoint_is_refused_not_searched(passages: list[Passage], tmp_path: Path):

@@ -112,7 +112,7 @@ def test_a_hyphen_at_a_lines_end_of_a_pdf_goes_where_it_broke_a_word_and_stays_e
 
 def test_a_number_with_its_thousands_set_apart_is_compared_as_a_number() -> None:
     costly = parse_where("price > 1000")
-    rows = [
-        Passage(str(number), "", metadata={"price": price}) for number, price in enumerate(("950", "1,200", "1100"))
-    ]
+    prices = ("950", "1,200", "1100", "-1,200", "1,20")
+    rows = [Passage(str(number), "", metadata={"price": price}) for number, price in enumerate(prices)]
     assert [row.pid for row in rows if costly(row)] == ["1", "2"]
+    assert [row.pid for row in rows if parse_where("price < -1000")(row)] == ["3"]

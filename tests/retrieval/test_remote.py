@@ -32,9 +32,12 @@ def test_what_is_searched_otherwise_is_another_index_at_a_url_and_behind_a_filte
 ):
     remote, view = open_index(server.url), index.where("page = 1")
     compressed = [dataclasses.replace(segment, search="plaid") for segment in index.manifest.segments]
-    monkeypatch.setattr(index, "manifest", dataclasses.replace(index.manifest, segments=compressed))
-    assert open_index(server.url).corpus_hash != remote.corpus_hash
-    assert index.where("page = 1").corpus_hash != view.corpus_hash
+    others: list[dict[str, Any]] = [{"segments": compressed}, {"checkpoint_sha256": "another encoder's"}]
+    for other in others:
+        with monkeypatch.context() as patched:
+            patched.setattr(index, "manifest", dataclasses.replace(index.manifest, **other))
+            assert open_index(server.url).corpus_hash != remote.corpus_hash
+            assert index.where("page = 1").corpus_hash != view.corpus_hash
 
 
 def test_a_url_is_an_index_like_a_folder(server: IndexServer, index: Index):
@@ -50,6 +53,19 @@ def test_a_url_is_an_index_like_a_folder(server: IndexServer, index: Index):
         remote.where("pgae = 1")
     with pytest.raises(InputError, match="k is 0"):
         remote("sea", 0)
+
+
+def test_what_satisfies_a_filter_is_listed_at_a_url_as_of_a_folder_and_not_without_limit(
+    server: IndexServer, index: Index, monkeypatch: pytest.MonkeyPatch
+):
+    remote = RemoteIndex(server.url)
+    assert remote.passages_where("page = 1") == index.passages_where("page = 1") == index.passages[:6]
+    for whole in (remote, index):
+        part = whole.where("page = 1 or title = 'Fado'")
+        assert [passage.title for passage in part.passages_where("title in ('Fado', 'Chess')")] == ["Fado"]
+    monkeypatch.setattr("raisf.retrieval.serving.server.MOST_LISTED", 5)
+    with pytest.raises(InputError, match="6 passages satisfy 'page = 1'; an index that is served lists 5"):
+        remote.passages_where("page = 1")
 
 
 def test_long_and_odd_queries_go_over_the_wire(server: IndexServer, index: Index):

@@ -1,5 +1,7 @@
 """A crash, a reader or another writer in the middle of a change costs an index nothing."""
 
+import contextlib
+import itertools
 import shutil
 import threading
 import time
@@ -40,6 +42,37 @@ def test_a_crash_in_the_middle_leaves_the_old_index(
     assert check_index(path) == [] and open_folder(path)("harpsichord", 1)[0].pid == "new"
     known = {*read_manifest(path).files, MANIFEST, ".lock"}
     assert {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()} <= known
+
+
+def test_a_crash_after_the_new_manifest_is_written_leaves_the_new_index(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, drop, calls = copy(made, "bm25", tmp_path), writer._drop_unused, itertools.count(1)
+
+    def crash(*args):
+        if next(calls) == 2:  # the first is before the change, the third cleans up after the crash
+            raise KeyboardInterrupt
+        drop(*args)
+
+    monkeypatch.setattr(writer, "_drop_unused", crash)
+    with pytest.raises(KeyboardInterrupt):
+        add_to_index(path, [NEW], progress=False)
+    assert check_index(path) == [] and open_folder(path)("harpsichord", 1)[0].pid == "new"
+
+
+def test_a_change_just_before_the_lock_is_taken_is_built_upon(
+    made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, lock = copy(made, "bm25", tmp_path), writer._locked
+
+    def later(folder: Path) -> contextlib.AbstractContextManager[None]:
+        monkeypatch.undo()
+        add_to_index(path, [Passage("theirs", "A spinet.")], progress=False)
+        return lock(folder)
+
+    monkeypatch.setattr(writer, "_locked", later)
+    assert add_to_index(path, [NEW], progress=False) == Change(1, 0, 14)
+    assert check_index(path) == [] and {"theirs", "new"} <= {p.pid for p in open_folder(path).passages}
 
 
 def test_a_change_while_an_index_is_checked_is_no_damage(

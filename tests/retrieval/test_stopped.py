@@ -14,7 +14,7 @@ from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.index import add_to_index, build_index, check_index, open_folder
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store import encoding
+from raisf.retrieval.store import encoding, writer
 from raisf.retrieval.store.manifest import SEGMENTS
 from raisf.utils.errors import InputError, RaisfError
 
@@ -85,9 +85,11 @@ def test_nothing_is_kept_of_what_is_less_than_a_file(at: int, tmp_path: Path, mo
     assert not str(stopped.value) and not list(tmp_path.iterdir())
 
 
-def test_other_texts_another_checkpoint_and_damaged_files_are_encoded_anew(
+def test_other_texts_another_checkpoint_precision_or_packing_and_damaged_files_are_encoded_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    precision = "raisf.retrieval.encoders.encoder.fastest_precision"
+    monkeypatch.setattr(precision, lambda: "float32")
     out, kept = tmp_path / "index", tmp_path / ".index.encoded"
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         Interrupted(patched, at=5)
@@ -106,7 +108,15 @@ def test_other_texts_another_checkpoint_and_damaged_files_are_encoded_anew(
 
     assert encoded(LINES, "raisf-minilm") == 6
     assert encoded([*LINES[:9], Passage("p9", "Another text."), *LINES[10:]], "raisf-minilm") == 14
+    first, second = LINES[0].text, LINES[1].text  # a word goes from one passage to the next
+    assert encoded([Passage("p0", first + second[:4]), Passage("p1", second[4:]), *LINES[2:]], "raisf-minilm") == 14
     assert encoded(LINES, "minilm") == 22
+    with monkeypatch.context() as patched:
+        patched.setattr(precision, lambda: "bfloat16")
+        assert encoded(LINES, "raisf-minilm") == 22
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "EXACT_UP_TO", 10)
+        assert encoded(LINES, "raisf-minilm") == 22, "to be packed"
     for file in saved.iterdir():
         os.truncate(file, file.stat().st_size - 5)
     assert encoded(LINES, "raisf-minilm") == 22
