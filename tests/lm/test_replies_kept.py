@@ -5,11 +5,12 @@ import json
 
 import dspy
 import pytest
-from dspy.lm15 import Message, ProviderError, Request
+from dspy.lm15 import Message, ProviderError, Request, StreamDeltaEvent, StreamEndEvent, TextDelta
 from dspy.utils.exceptions import AdapterParseError, LMProviderError
 
 from raisf.lm import completions
 from raisf.lm.connect import adapter_for, connect
+from raisf.lm.keeping import Heard
 from raisf.lm.options import together
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import LMError
@@ -95,6 +96,14 @@ def test_an_empty_stream_is_not_kept(faulty):
             asyncio.run(streamed(lm))
         said["answer"] = "[[ ## answer ## ]]\nOslo\n\n[[ ## completed ## ]]"
         assert asyncio.run(streamed(lm)).answer == "Oslo"
+
+
+@pytest.mark.parametrize(("finish", "kept"), [("content_filter", False), ("stop", True)])
+def test_half_of_a_filtered_stream_is_not_kept(finish, kept):
+    heard = Heard()
+    heard.note(StreamDeltaEvent(TextDelta("Half of")))
+    heard.note(StreamEndEvent(finish_reason=finish))
+    assert heard.lasting == kept
 
 
 @pytest.mark.parametrize(("said", "finish"), [(None, "stop"), ("stop", "stop"), ("length", "length"), ("eos", "stop")])
