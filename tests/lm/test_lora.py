@@ -328,7 +328,7 @@ def test_likelihoods_are_the_bases_whatever_is_asked_of_it_meanwhile(lm: LocalLM
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "qlora"}, "choose lora or full"),
+        ({"method": "qlora"}, "choose lora, full"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"learning_rate": 0.0}, "above 0"),
         ({"learning_rate": 5.0}, "below 1"),
