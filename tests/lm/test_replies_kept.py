@@ -88,6 +88,19 @@ def test_the_rest_of_a_call_is_as_without_it(ill):
         assert usage.get_total_tokens()["openai/x"]["completion_tokens"] == 20
 
 
+def test_of_candidates_that_came_together_an_empty_one_is_not_kept(ill):
+    with ill("empty") as endpoint:
+        lm, draw = connect("openai/x", api_base=endpoint.url, num_retries=0), endpoint.draw
+
+        def first_only(*request):
+            endpoint.rate = 0.0 if endpoint.seen else 1.0
+            return draw(*request)
+
+        endpoint.draw = first_only
+        assert lm("Who?", n=2)[0] == "" and len(endpoint.seen) == 2
+        assert "" not in lm("Who?", n=2) and len(endpoint.seen) == 4
+
+
 def test_an_empty_stream_is_not_kept(faulty):
     said = {"answer": ""}
     with faulty.serve(answer=lambda fields: said["answer"]) as endpoint:
