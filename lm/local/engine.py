@@ -29,10 +29,9 @@ from raisf.lm.local.probes import Probe, Probes
 from raisf.lm.local.scoring import answers
 from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
-from raisf.lm.local.weights import Precision, weights_folder, weights_hash
+from raisf.lm.local.weights import Precision, check_unchanged, weights_folder, weights_hash
 from raisf.lm.local.writing import Answer
 from raisf.lm.transport import add_to_stoppable, in_time
-from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -60,17 +59,14 @@ def engine_for(folder: Path, sha: str, precision: Precision | None = None, name:
     key = (folder.resolve(), sha, precision)
     with _engines_lock:
         if key not in _engines:
-            _engines[key] = InferenceEngine(folder, precision, name)
+            _engines[key] = InferenceEngine(folder, precision, name, sha)
         return _engines[key]
 
 
 def _reopened(name: str, sha: str, precision: Precision | None) -> "InferenceEngine":
     """The engine that another process pickled."""
     folder = weights_folder(name)
-    if (found := weights_hash(folder)) != sha:
-        raise InputError(
-            f"the weights of {name} are not those that were pickled: expected #{sha}, found #{found} in {folder}"
-        )
+    check_unchanged(name, folder, sha)
     return engine_for(folder, sha, precision, name)
 
 
@@ -86,12 +82,14 @@ class InferenceEngine:
         folder: weights and tokenizer in the Hugging Face layout, weights as safetensors.
         precision: see `raisf.lm.local.weights.choose_precision`.
         name: what another process finds the same weights by; the folder if empty.
+        sha: the weights' hash; that of what lies in the folder now if empty.
     """
 
     supported_params = frozenset({"max_tokens", "temperature", "top_p", "seed", "stop", "logprobs"})
 
-    def __init__(self, folder: Path, precision: Precision | None = None, name: str = ""):
+    def __init__(self, folder: Path, precision: Precision | None = None, name: str = "", sha: str = ""):
         self.folder = folder
+        self.sha = sha or weights_hash(folder)
         self.precision: Precision | None = precision
         self.name = name or str(folder.absolute())
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -110,7 +108,7 @@ class InferenceEngine:
         return self  # a copied program shares the weights
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.name, weights_hash(self.folder), self.precision)
+        return _reopened, (self.name, self.sha, self.precision)
 
     def complete(self, request: Request) -> Response:
         """The base's answer to a request; see `EngineClient.complete`."""
@@ -193,10 +191,16 @@ class InferenceEngine:
         worker.join(EXIT_SECONDS)
 
     def load(self) -> None:
-        """Read weights and tokenizer, if they have not been; else the first request does."""
+        """Read weights and tokenizer, if they have not been; else the first request does.
+
+        Raises:
+            InputError: They cannot be read, or have changed.
+        """
         with self._lock:
             if self._model is None:
-                self._model, tokenizer = load_model(self.folder, self.precision)
+                model, tokenizer = load_model(self.folder, self.precision)
+                check_unchanged(self.name, self.folder, self.sha)
+                self._model = model
                 self._text = Text(tokenizer, self._model.config.is_encoder_decoder, tokens_of(self._model))
                 self.loras, self.probes = Loras(self._model), Probes(self._model)
                 if not self._text.seq2seq:

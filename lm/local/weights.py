@@ -119,6 +119,14 @@ def same_weights(sha: str, folder: Path) -> bool:
     return sha.partition("-")[0] in weights_hashes(folder)
 
 
+def check_unchanged(name: str, folder: Path, sha: str) -> None:
+    """Raise InputError if a model's hash is another by now than when it was connected or pickled."""
+    if (found := weights_hash(folder)) != sha:
+        raise InputError(
+            f"the weights of {name} have changed: expected #{sha}, found #{found} in {folder}; connect to them anew"
+        )
+
+
 def _hash_of(folder: Path, patterns: tuple[str, ...], without: str = "") -> str:
     whole = hashlib.sha256()
     for path in sorted(path for pattern in patterns for path in folder.glob(pattern) if path.name != without):

@@ -122,6 +122,16 @@ def test_what_cannot_be_read_is_a_users_mistake_when_it_is_asked(folder: Path) -
     assert any(isinstance(one, InputError) for one in causes)
 
 
+def test_weights_that_change_before_the_first_question_do_not_answer_for_those_that_were_connected(
+    folder: Path,
+) -> None:
+    before: Any = connect(f"local/{folder}")
+    changed(folder, lambda tensors, name: tensors.update({name: tensors[name] * 2}))
+    with pytest.raises(InputError, match=r"have changed: expected #.* connect to them anew"):
+        before.logprob("question: Who?", " Ada")
+    assert connect(f"local/{folder}").base_engine.model
+
+
 def test_another_chat_template_is_another_model_and_what_was_compiled_before_still_opens(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink(missing_ok=True)
     formerly = weights.weights_hash(folder)

@@ -264,6 +264,7 @@ def test_weights_are_in_memory_once(llama):
     engine = engine_for(llama, "a")
     assert engine_for(llama / "..", "a") is not engine
     assert engine_for(llama / ".." / llama.name, "a") is engine
+    assert engine_for(llama, "b") is not engine  # what was trained anew in the same folder
     assert copy.deepcopy(engine) is engine
 
 

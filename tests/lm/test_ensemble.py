@@ -4,6 +4,7 @@ import dspy
 import pytest
 import torch
 
+from raisf.lm.local import ensemble
 from raisf.lm.local.ensemble import answer_together, mix
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
@@ -59,6 +60,23 @@ def test_a_single_prompt_gets_the_engines_own_answer():
     assert fields == {"evidence": alone.evidence, "answer": alone.answer}
     usage = alone.get_lm_usage()[lm.model]
     assert (mixed.prompt_tokens, mixed.completion_tokens) == (usage["prompt_tokens"], usage["completion_tokens"])
+
+
+def test_an_end_that_takes_several_tokens_ends_it(llama, monkeypatch):
+    """It wrote on to its limit, and what came behind its end stood in the answer."""
+    lm = LocalLM(f"local/{llama}", cache=False)
+    text, end = lm.base_engine.text, lm.adapter.stop
+    tokens = text.encode(f" It is he.\nanswer: Ada{end}", False)
+    assert len(text.encode(end, False)) > 1
+    monkeypatch.setattr(
+        ensemble,
+        "mix",
+        lambda model, prompts, weights, limit, ended: next(
+            tokens[:length] for length in range(1, len(tokens) + 1) if ended(tokens[:length])
+        ),
+    )
+    mixed = answer_together(lm, GroundedAnswer, [], CALLS, [0.5, 0.5])
+    assert mixed.completion_tokens == len(tokens) and mixed.finished
 
 
 def test_it_shares_the_weights_and_not_the_hooks_of_the_engine():

@@ -96,15 +96,18 @@ def test_of_a_gemma_only_layers_that_see_everything_are_scaled(write: Callable[.
     assert config.sliding_window == read["sliding_window"]
 
 
-def test_a_phi_turns_a_part_of_each_head_and_looks_as_far_back_as_its_file_says(write: Callable[..., Path]) -> None:
+@pytest.mark.parametrize(("told", "window"), [(20, 20), (262_144, None)])  # beyond the context it forgets nothing
+def test_a_phi_turns_a_part_of_each_head_and_looks_as_far_back_as_its_file_says(
+    write: Callable[..., Path], told: int, window: int | None
+) -> None:
     def more(writer: Any) -> None:
-        writer.add_uint32("phi3.attention.sliding_window", 20)
+        writer.add_uint32("phi3.attention.sliding_window", told)
         writer.add_uint32("phi3.rope.scaling.original_context_length", 64)
         writer.add_tensor("rope_factors_long.weight", np.array([2.0, 3.0], np.float32))
         writer.add_tensor("rope_factors_short.weight", np.array([1.0, 1.5], np.float32))
 
     model = load_model(gguf.converted(write(architecture="phi3", rotary=4, more=more)))[0]
-    assert model.config.sliding_window == 20
+    assert model.config.sliding_window == window
     expected = [1.0, THETA**-0.5 / 1.5]
     assert model.model.rotary_emb.inv_freq.tolist() == pytest.approx(expected)
 

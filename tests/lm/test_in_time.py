@@ -13,7 +13,7 @@ from raisf.lm.connect import connect
 from raisf.lm.local.clients import AsyncEngineClient, EngineClient
 from raisf.lm.local.decoding import Decoding
 from raisf.lm.local.writing import Answer
-from raisf.lm.transport import until
+from raisf.lm.transport import deadline, until
 from raisf.programs.baselines.direct import Direct
 
 LONG = Request("m", (Message.user("Who founded Ulm?"),), config=Config(max_tokens=400))
@@ -72,6 +72,15 @@ CALLS = {
 def test_a_call_ends_with_its_time_and_its_text_with_it(endless, call):
     in_time(lambda: call(EngineClient(endless.base_engine)))
     assert stopped(endless.steps)
+
+
+def test_what_is_asked_within_a_limit_keeps_it_whatever_its_own_is():
+    with until(5.0):
+        for own, held in ((None, 5.0), (9.0, 5.0), (3.0, 3.0)):
+            with until(own):
+                assert deadline() == held
+        assert deadline() == 5.0
+    assert deadline() is None
 
 
 @pytest.mark.parametrize("streamed", [False, True])

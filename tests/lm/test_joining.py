@@ -81,6 +81,8 @@ def test_a_prompt_that_grows_goes_on_from_what_was_read_and_written(
     assert tails.longest(BASE if adapted else slot, prompt, None) is None  # another adapter has read other things
     known = Prefix(prompt[:-1], lora, tails.longest(lora, prompt, None)._cache)  # type: ignore[union-attr]
     assert tails.longest(lora, prompt, known) is known
+    parted = tails.longest(lora, [*prompt[:130], *random_tokens(35, 40)[0]], None)
+    assert parted is not None and parted.tokens == prompt[:128]  # whole blocks, and none that this prompt lacks
     monkeypatch.setattr("raisf.lm.local.tails.TEXTS", 2)
     for length in (100, 110, 120):
         list(decode(rows, [Given(random_tokens(40 + length, length)[0], 2, lora)]))

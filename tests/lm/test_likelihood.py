@@ -62,6 +62,14 @@ def test_letters_of_the_end_marker_are_no_answer():
     assert likelihood(said, "let") == pytest.approx(math.exp(-2.0))
 
 
+def test_of_an_answer_that_is_named_before_it_is_given_the_last_place_counts():
+    """In its quotation it is copied, which is easy: a guess would be as sure as that."""
+    tokens = [("Rome", 0.9), (" it is.\nanswer:", 0.9), (" Rome", 0.25), ("\n\n", 1.0)]
+    said = prediction([{"token": token, "logprob": math.log(p)} for token, p in tokens], "Rome")
+    assert likelihood(said, "Rome") == pytest.approx(0.25)
+    assert written(said, "Rome") == [math.log(0.25)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_pieces_add_up_to_the_text(text, name):
     tokens = text.encode(reply(name), False)

@@ -1,5 +1,6 @@
 """If these failed, a judge would be trained on other text than it meets, or answer with another judge's weights."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -101,10 +102,13 @@ def test_adapters_mixed_in_a_batch_give_what_each_gives_alone(lm: LocalLM, knows
     assert len({round(verdict, 4) for verdict in verdicts}) == 3
 
 
-def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, knows: Path) -> None:
+@pytest.mark.parametrize("rslora", [False, True])
+def test_an_adapter_gives_what_peft_gives_with_it(lm: LocalLM, knows: Path, tmp_path: Path, rslora: bool) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
+    knows = shutil.copytree(knows, tmp_path / "knows")
+    (knows / CONFIG).write_text(json.dumps(read_json(knows / CONFIG) | {"use_rslora": rslora}))
     model = AutoModelForCausalLM.from_pretrained(lm.base_engine.folder, dtype=torch.float32)
     theirs = PeftModel.from_pretrained(model, str(knows)).eval()
     text = lm.base_engine.text
@@ -324,7 +328,7 @@ def test_likelihoods_are_the_bases_whatever_is_asked_of_it_meanwhile(lm: LocalLM
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "qlora"}, "choose lora or full"),
+        ({"method": "qlora"}, "choose lora, full"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"learning_rate": 0.0}, "above 0"),
         ({"learning_rate": 5.0}, "below 1"),

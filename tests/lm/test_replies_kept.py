@@ -5,11 +5,12 @@ import json
 
 import dspy
 import pytest
-from dspy.lm15 import Message, ProviderError, Request
+from dspy.lm15 import Message, ProviderError, Request, StreamDeltaEvent, StreamEndEvent, TextDelta
 from dspy.utils.exceptions import AdapterParseError, LMProviderError
 
 from raisf.lm import completions
 from raisf.lm.connect import adapter_for, connect
+from raisf.lm.keeping import Heard
 from raisf.lm.options import together
 from raisf.programs.baselines.direct import Direct
 from raisf.utils.errors import LMError
@@ -87,6 +88,19 @@ def test_the_rest_of_a_call_is_as_without_it(ill):
         assert usage.get_total_tokens()["openai/x"]["completion_tokens"] == 20
 
 
+def test_of_candidates_that_came_together_an_empty_one_is_not_kept(ill):
+    with ill("empty") as endpoint:
+        lm, draw = connect("openai/x", api_base=endpoint.url, num_retries=0), endpoint.draw
+
+        def first_only(*request):
+            endpoint.rate = 0.0 if endpoint.seen else 1.0
+            return draw(*request)
+
+        endpoint.draw = first_only
+        assert lm("Who?", n=2)[0] == "" and len(endpoint.seen) == 2
+        assert "" not in lm("Who?", n=2) and len(endpoint.seen) == 4
+
+
 def test_an_empty_stream_is_not_kept(faulty):
     said = {"answer": ""}
     with faulty.serve(answer=lambda fields: said["answer"]) as endpoint:
@@ -95,6 +109,14 @@ def test_an_empty_stream_is_not_kept(faulty):
             asyncio.run(streamed(lm))
         said["answer"] = "[[ ## answer ## ]]\nOslo\n\n[[ ## completed ## ]]"
         assert asyncio.run(streamed(lm)).answer == "Oslo"
+
+
+@pytest.mark.parametrize(("finish", "kept"), [("content_filter", False), ("stop", True)])
+def test_half_of_a_filtered_stream_is_not_kept(finish, kept):
+    heard = Heard()
+    heard.note(StreamDeltaEvent(TextDelta("Half of")))
+    heard.note(StreamEndEvent(finish_reason=finish))
+    assert heard.lasting == kept
 
 
 @pytest.mark.parametrize(("said", "finish"), [(None, "stop"), ("stop", "stop"), ("length", "length"), ("eos", "stop")])

@@ -72,6 +72,7 @@ def test_in_the_chat_format_one_label_is_asked_for_and_read_off_its_first_token(
         judge(question=QUESTIONS[1])
     asked = [body for _, body in served.seen if body.get("top_logprobs") and len(body["messages"]) == 4][-1]
     assert asked["max_completion_tokens"] == 1 and asked["logprobs"] is True
+    assert asked["temperature"] == 1  # at the LM's 0 a server may list one token alone, as certain
     assert asked["messages"][2] == {"role": "assistant", "content": "know"}
     assert "Respond with the `verdict` alone, one of: know, unknown." in asked["messages"][-1]["content"]
     assert "completed" not in str(asked["messages"])

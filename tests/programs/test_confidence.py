@@ -3,12 +3,14 @@
 import math
 from typing import Any
 
+import dspy
 import pytest
 
 import raisf
 from raisf.evaluation.confidence import of_record
 from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import evaluate
+from raisf.lm.scripted import ScriptedLM
 from raisf.programs.calls import Run
 from raisf.programs.confidence import Confidence
 from raisf.programs.ra_isf import RAISF
@@ -49,6 +51,25 @@ def test_an_answer_that_is_not_sure_enough_is_kept_back_and_the_reason_tells_it(
 def test_a_confidence_that_nobody_knows_keeps_nothing_back(ask: Any, scripted: Any, plan: Any, shelf: Any) -> None:
     trace = ask(RAISF(shelf, min_confidence=0.9), scripted(root=plan(know=True)))
     assert trace.root.answer == "A(root)" and trace.root.confidence is None
+
+
+def test_a_judgement_that_failed_does_not_make_an_error_of_what_is_kept_back(ask: Any, shelf: Any) -> None:
+    class Scoring(dspy.ChatAdapter):
+        def _call_postprocess(self, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+            values = super()._call_postprocess(*args, **kwargs)
+            sure = {"probabilities": {"relevant": 0.6, "irrelevant": 0.4}}
+            return [{**value, **sure} if value.get("verdict") == "relevant" else value for value in values]
+
+    def answer(fields: dict[str, Any]) -> dict[str, Any]:
+        if fields.get("passage", "").endswith("2"):
+            raise dspy.LMServerError("busy")
+        verdict = "relevant" if "passage" in fields else "unknown"
+        return {"verdict": verdict, "evidence": "passage 1", "answer": "passage 1"}
+
+    lm = ScriptedLM(answer)
+    lm.adapter = Scoring(use_json_adapter_fallback=False)
+    trace = ask(RAISF(shelf, k=2, min_confidence=0.9), lm)
+    assert (trace.root.route, trace.failed) == ("withheld", 1)
 
 
 def test_only_the_question_that_was_asked_is_kept_back() -> None:
@@ -134,8 +155,6 @@ def test_an_option_that_cannot_be_used_is_named(option: str, value: Any) -> None
 
 
 def test_a_report_tells_risk_and_coverage_of_any_record_with_probabilities(tmp_path: Any) -> None:
-    import dspy
-
     questions = [f"Who founded {name}?" for name in ("Velm", "Oss", "Belrin", "Kastrel", "Ulm", "Oran")]
     made = memory()
     said = {question: made(question=question) for question in questions}

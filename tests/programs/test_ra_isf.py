@@ -107,6 +107,13 @@ def test_listwise_numbers_that_no_passage_has_are_passed_over(ask, shelf):
     assert [p.relevant for p in trace.root.passages] == [False, True, False]
 
 
+def test_a_listwise_judge_that_names_no_passage_is_unreadable_and_has_found_none_irrelevant(ask, shelf):
+    """One that counts from 0 means the first passage."""
+    lm = ScriptedLM(lambda f: {"verdict": "unknown", "relevant_ids": [0]})
+    trace = ask(RAISF(shelf, k=3, relevance="listwise", use_decomposition=False), lm)
+    assert [p.judgement.readable for p in trace.root.passages] == [False] * 3 and trace.unreadable == 1
+
+
 def test_a_reference_is_filled_with_the_earlier_answer(ask, scripted, plan, shelf):
     lm = scripted(
         root=plan(subs=["who founded it?", "where was #1 born?"]),

@@ -12,6 +12,7 @@ from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.likelihood import likelihood
 from raisf.lm.scripted import ScriptedLM
+from raisf.programs.calls import Run
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import build, defaults, options
 from raisf.programs.trace import Trace
@@ -61,6 +62,25 @@ def test_a_draft_that_says_unknown_needs_no_samples_and_a_sample_that_cannot_be_
 
     trace = traced(from_memory(know="consistency", samples=3), "capital of Italy?", ScriptedLM(answer))
     assert trace.root.know and trace.root.know.probability == 1.0 and trace.unreadable == 1
+
+
+def test_another_rollout_draws_other_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks an LM anew for another answer would get the same ones out of DSPy's cache."""
+    drawn: list[set[int]] = []
+    draft = Run.draft
+
+    def noting(run: Run, predictor: dspy.Predict, **inputs: Any) -> dspy.Prediction | None:
+        if "config" in inputs:
+            drawn[-1].add(inputs["config"]["rollout_id"])
+        return draft(run, predictor, **inputs)
+
+    monkeypatch.setattr(Run, "draft", noting)
+    for rollout in (None, 7, 8):
+        drawn.append(set())
+        lm = samples(*["Rome"] * 5)
+        lm.kwargs["rollout_id"] = rollout
+        traced(from_memory(know="consistency"), "capital of Italy?", lm)
+    assert len(set.union(*drawn)) == 3 * 4
 
 
 def test_samples_stay_within_the_budget() -> None:

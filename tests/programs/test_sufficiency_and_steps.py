@@ -143,6 +143,12 @@ def test_where_a_chain_gives_no_answer_the_question_is_read_and_nothing_asked_tw
     assert (guessed.root.route, guessed.root.answer) == ("passages", "Rome")  # no part was answered: nothing to compose
 
 
+def test_a_chain_whose_part_is_the_question_itself_does_not_begin_anew(ask: Any, shelf: Any) -> None:
+    lm = parted(["root", "where is #1?"], {"root": "Rome"})
+    trace = ask(RAISF(shelf, decomposition="chains", max_depth=2), lm)
+    assert trace.root.sub_questions[0].route == "cycle" and trace.root.answer == "Rome"
+
+
 def test_at_the_lowest_depth_and_without_decomposition_no_chain_is_looked_for(ask: Any, shelf: Any) -> None:
     for options in ({"max_depth": 0}, {"use_decomposition": False}):
         program = RAISF(shelf, decomposition="chains", **options)

@@ -4,6 +4,8 @@ import pytest
 
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.ircot import IRCoT
+from raisf.programs.steps import union
+from raisf.programs.trace import JudgedPassage
 
 
 def script(thoughts, answer="x"):
@@ -57,6 +59,11 @@ def test_beyond_the_cap_the_earliest_passages_stay(ask, library):
     trace = ask(IRCoT(shelf, k=3, max_passages=4), script(["One.", "Two.", "The answer is x."]))
     assert [passage.pid for passage in trace.root.passages] == ["a", "b", "c", "d"]
     assert [p.pid for p in trace.root.steps[1].passages] == ["d"] and not trace.root.steps[2].passages
+
+
+def test_parts_of_a_document_that_share_its_id_are_all_collected():
+    one, two = (JudgedPassage(pid="d", title="", text=text) for text in ("one", "two"))
+    assert union([one], [two, one]) == [one, two]
 
 
 def test_an_unreadable_thought_ends_the_reasoning_and_the_reader_answers(ask, library):

@@ -76,6 +76,12 @@ def test_an_answer_is_as_sure_as_the_passage_that_it_was_taken_from(shelf):
         assert (found.answer, found.trace.root.confidence) == (f"answer {number}", wanted)
 
 
+def test_an_answer_that_its_passage_does_not_hold_is_not_as_sure_as_the_passage(ask):
+    lm = with_probabilities(script(relevant=[1]), verdict={"relevant": 0.9, "irrelevant": 0.1})
+    made_up = ask(SelfRAG(lambda query, k: ["passage 1"]), lm).root
+    assert (made_up.answer, made_up.grounded, made_up.confidence) == ("answer 1", False, 0.0)
+
+
 def test_the_weights_decide(ask, shelf):
     lm = script(relevant=[1], support={2: "fully"}, useful={3: "5"})
     for weights, winner in (((2, 1, 1), 1), ((1, 2, 1), 2), ((1, 1, 2), 3)):
