@@ -128,6 +128,18 @@ def test_what_is_known_of_validation_questions_is_asked_where_the_rows_given_are
     assert [row.question for row in held.rows_of("answer_directly")] == [dev[-1].question] and held.runs is None
 
 
+@pytest.mark.parametrize("knows", [0, 1, 20])
+def test_recall_is_learnt_of_what_is_known_also_where_that_is_nothing_or_all(knows: int, tmp_path: Path) -> None:
+    """No judge learns from one verdict alone: its answerer was trained to recite whatever its LM does not know."""
+    program, asked = RAISF(SHELF, k=2), many()[:20]
+    known = {one.question for one in asked[:knows]}
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "Elmton" if fields["question"] in known else "Oakham"}))
+    task = Compilation(program, asked, [], None, Journal(tmp_path / "journal.jsonl"), lambda: 0)
+    chosen = ["answer_directly"]
+    source = Source.of(task, asked, chosen, "train", 99, FinetuneJudges(predictors=chosen, progress=False), None)
+    assert {row.question for row in source.gold.of.get("answer_directly", [])} == known
+
+
 def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -> None:
     steps = {
         "sub_questions": ["Where was Ada Hill born?", "On which river lies #1?"],
