@@ -140,6 +140,21 @@ def test_recall_is_learnt_of_what_is_known_also_where_that_is_nothing_or_all(kno
     assert {row.question for row in source.gold.of.get("answer_directly", [])} == known
 
 
+def test_no_answerer_is_validated_on_a_sub_question_that_it_learns(tmp_path: Path) -> None:
+    program = RAISF(SHELF, k=2)
+    program.set_lm(ScriptedLM(lambda fields: {}))
+    chain = {
+        "gold_titles": ["Ada Hill", "Elmton"],
+        "sub_questions": ["Where was Ada Hill born?", "On which river lies #1?"],
+        "sub_answers": ["Elmton", "Elm River"],
+    }
+    train, dev = ([question(question=f"By which river ({n})?", answer="Elm River", **chain)] for n in (1, 2))
+    task = Compilation(program, train, dev, None, Journal(tmp_path / "journal.jsonl"), lambda: 0)
+    sources = FinetuneJudges(progress=False)._sources(task, ["answer_from"], random.Random(0))
+    learnt, held = ({row.question for row in source.rows_of("answer_from")} for source in sources)
+    assert {"Where was Ada Hill born?", "On which river lies Elmton?"} < learnt and held == {dev[0].question}
+
+
 def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -> None:
     steps = {
         "sub_questions": ["Where was Ada Hill born?", "On which river lies #1?"],

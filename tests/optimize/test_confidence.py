@@ -42,13 +42,22 @@ def test_answers_that_are_all_as_sure_are_said_to_be_so() -> None:
             platt([1.0, 0.0, 0.0, 1.0], [confidence] * 4)
 
 
-def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
+def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path, monkeypatch) -> None:
+    fitted_on: list[int] = []
+
+    def counted(right: Any, sure: Any) -> Any:
+        fitted_on.append(len(right))
+        return platt(right, sure)
+
+    monkeypatch.setattr("raisf.optimize.confidence.platt", counted)
     alone: Any = {"use_relevance": False, "use_decomposition": False}
     program = RAISF(**alone, know_threshold=0.0, min_confidence=0.2)
     program.set_lm(raisf.connect("pocket"))
     fitted = fit_confidence(program, valset=[*world.train, *world.dev], progress=False)
     report = fitted.compile_report["confidence"]
     assert report["ece"]["after"]["value"] < report["ece"]["before"]["value"]  # its untrained judge is far off
+    whole, *without_a_fifth = fitted_on
+    assert whole == report["answers"] and sum(without_a_fifth) == 4 * whole, "each answer is scaled without it"
     assert fitted.min_confidence == 0.2 and (program.confidence_slope, program.confidence_offset) == (1, 0)
     raisf.save(fitted, tmp_path / "a")
     opened = raisf.load(tmp_path / "a")
