@@ -13,10 +13,12 @@ from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows, recall_rows
 from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.training_rows import Source
+from raisf.optimize.traces import Traced
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -75,6 +77,8 @@ def test_a_question_of_several_passages_is_read_only_where_all_were_found() -> N
     )
     assert all(row.evidence == "Elmton lies on the Elm River." for row in rows)
     assert not [row for row in reading_rows(both, SHELF, 1, random.Random(0)) if row.answer != "unknown"]
+    first = many(gold_titles=["Ada Hill", "Elmton"])  # whose answer stands in the one passage that is found
+    assert reading_rows(first, SHELF, 2, random.Random(0)) and not reading_rows(first, SHELF, 1, random.Random(0))
 
 
 def test_the_sentences_that_a_data_set_names_are_the_evidence() -> None:
@@ -153,6 +157,16 @@ def test_no_answerer_is_validated_on_a_sub_question_that_it_learns(tmp_path: Pat
     sources = FinetuneJudges(progress=False)._sources(task, ["answer_from"], random.Random(0))
     learnt, held = ({row.question for row in source.rows_of("answer_from")} for source in sources)
     assert {"Where was Ada Hill born?", "On which river lies Elmton?"} < learnt and held == {dev[0].question}
+
+
+def test_no_answerer_is_validated_on_a_right_run_about_what_it_learns() -> None:
+    def of(split: str, *asked: str) -> Source:
+        rows = [dspy.Example(question=one, answer="Elmton") for one in asked]
+        return Source(split, 9, Rows(), traced=Traced(of={"compose": rows}))
+
+    held = of("validation", "Where was Ada Hill born?", "Where was Bea Stone born?")
+    held.leave_out(of("train", "Where was Ada Hill born?"))
+    assert [row.question for row in held.rows_of("compose")] == ["Where was Bea Stone born?"]
 
 
 def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -> None:

@@ -41,3 +41,16 @@ def test_what_two_questions_ask_weighs_what_it_is_worth_to_both_in_the_mean(tmp_
     found = tried(student(shared), tmp_path, "hard", "known")
     # To the one it is worth the answer, less the two calls that memory saves; to the other these calls alone.
     assert verdicts(found, "know")["What of part?"] == ("unknown", (1 - 0.02 - 0.02) / 2)
+
+
+def test_of_ends_that_are_as_right_the_cheapest_says_what_a_verdict_is_worth(tmp_path: Path) -> None:
+    def doubtful(fields: dict[str, Any]) -> dict[str, Any]:
+        if "passage" in fields:
+            return {"verdict": "irrelevant"}
+        if "facts" in fields:
+            return {"answer": "from the truth"}
+        said = script(fields)
+        return {**said, "verdict": "unknown", "sub_questions": ["What of part?"]} if "verdict" in said else said
+
+    # As it is judged it is decomposed, which ends right, too, and takes more than the 4 calls that reading does.
+    assert verdicts(tried(student(doubtful), tmp_path, "read"), "know")["What of read?"] == ("unknown", 1 - 0.04 + 0.02)
