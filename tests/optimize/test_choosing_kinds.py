@@ -9,6 +9,8 @@ import pytest
 
 from raisf.evaluation.identity import describe
 from raisf.optimize.artifact import load, save
+from raisf.optimize.judges.judgements import Judged
+from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import KINDS
 from raisf.optimize.optimizers.threshold_search import Answers, Thresholds, best_answers
 from raisf.programs.ra_isf import RAISF
@@ -97,6 +99,12 @@ def test_the_answers_that_are_told_are_under_thresholds_chosen_without_them() ->
     trial: Any = Luck()
     chosen, told = best_answers(trial, Thresholds(0.5, 0.5, 0.5), {}, (0.0, 0.0), range(40))
     assert 0 < told.right.mean() < trial.at(chosen).right.mean()
+
+
+def test_balanced_both_classes_count_as_much_however_rare_one_is() -> None:
+    rows = [Judged(f"{n}?", None, gold=n < 40, said=False, probability=0.3 if n < 99 else 0.1) for n in range(200)]
+    assert 0.1 < fit_cut(rows, 0.5, balanced=True)[0] <= 0.3
+    assert fit_cut(rows, 0.5, balanced=False)[0] == 0.5, "to say no to all is right four times in five"
 
 
 @pytest.mark.slow
