@@ -12,7 +12,7 @@ from raisf.evaluation.runner import check_ran, error_text
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.adapters import check_folder_name
-from raisf.optimize.demonstrations import Rows, answered, collect_rows, judges, judges_by_drafts
+from raisf.optimize.demonstrations import Rows, answered, collect_rows, judges
 from raisf.optimize.judges.answer_data import ANSWERERS, answer_rows
 from raisf.optimize.judges.judge_data import with_verdict
 from raisf.optimize.judges.judge_rows import JudgeRows
@@ -280,8 +280,10 @@ def _add_answerers(
         if name in gold.of or not isinstance(owner, Program) or role_of(predictors[name]) not in ANSWERERS:
             continue
         verdicts = knowing.get(id(owner))
-        # Nobody has said it of these: drafts judge, or the rows given are about questions of the other split.
-        unsaid = judges_by_drafts(owner) if verdicts is None else asked.isdisjoint(row.question for row in verdicts)
+        # Nobody has said it of these: the judge has no rows, as where all are known or none, or those given are about
+        # questions of the other split.
+        judged = getattr(owner, "use_know", False)
+        unsaid = judged if verdicts is None else asked.isdisjoint(row.question for row in verdicts)
         if role_of(predictors[name]) is DirectAnswer and unsaid:
             verdicts = know_examples(
                 examples,

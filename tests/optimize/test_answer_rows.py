@@ -13,10 +13,12 @@ from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows, recall_rows
 from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.finetune import FinetuneJudges
 from raisf.optimize.optimizers.training_rows import Source
+from raisf.optimize.traces import Traced
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -75,6 +77,8 @@ def test_a_question_of_several_passages_is_read_only_where_all_were_found() -> N
     )
     assert all(row.evidence == "Elmton lies on the Elm River." for row in rows)
     assert not [row for row in reading_rows(both, SHELF, 1, random.Random(0)) if row.answer != "unknown"]
+    first = many(gold_titles=["Ada Hill", "Elmton"])  # whose answer stands in the one passage that is found
+    assert reading_rows(first, SHELF, 2, random.Random(0)) and not reading_rows(first, SHELF, 1, random.Random(0))
 
 
 def test_the_sentences_that_a_data_set_names_are_the_evidence() -> None:
@@ -126,6 +130,43 @@ def test_what_is_known_of_validation_questions_is_asked_where_the_rows_given_are
     )
     assert [row.question for row in learnt.rows_of("answer_directly")] == [one.question for one in train[1:9]]
     assert [row.question for row in held.rows_of("answer_directly")] == [dev[-1].question] and held.runs is None
+
+
+@pytest.mark.parametrize("knows", [0, 1, 20])
+def test_recall_is_learnt_of_what_is_known_also_where_that_is_nothing_or_all(knows: int, tmp_path: Path) -> None:
+    """No judge learns from one verdict alone: its answerer was trained to recite whatever its LM does not know."""
+    program, asked = RAISF(SHELF, k=2), many()[:20]
+    known = {one.question for one in asked[:knows]}
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "Elmton" if fields["question"] in known else "Oakham"}))
+    task = Compilation(program, asked, [], None, Journal(tmp_path / "journal.jsonl"), lambda: 0)
+    chosen = ["answer_directly"]
+    source = Source.of(task, asked, chosen, "train", 99, FinetuneJudges(predictors=chosen, progress=False), None)
+    assert {row.question for row in source.gold.of.get("answer_directly", [])} == known
+
+
+def test_no_answerer_is_validated_on_a_sub_question_that_it_learns(tmp_path: Path) -> None:
+    program = RAISF(SHELF, k=2)
+    program.set_lm(ScriptedLM(lambda fields: {}))
+    chain = {
+        "gold_titles": ["Ada Hill", "Elmton"],
+        "sub_questions": ["Where was Ada Hill born?", "On which river lies #1?"],
+        "sub_answers": ["Elmton", "Elm River"],
+    }
+    train, dev = ([question(question=f"By which river ({n})?", answer="Elm River", **chain)] for n in (1, 2))
+    task = Compilation(program, train, dev, None, Journal(tmp_path / "journal.jsonl"), lambda: 0)
+    sources = FinetuneJudges(progress=False)._sources(task, ["answer_from"], random.Random(0))
+    learnt, held = ({row.question for row in source.rows_of("answer_from")} for source in sources)
+    assert {"Where was Ada Hill born?", "On which river lies Elmton?"} < learnt and held == {dev[0].question}
+
+
+def test_no_answerer_is_validated_on_a_right_run_about_what_it_learns() -> None:
+    def of(split: str, *asked: str) -> Source:
+        rows = [dspy.Example(question=one, answer="Elmton") for one in asked]
+        return Source(split, 9, Rows(), traced=Traced(of={"compose": rows}))
+
+    held = of("validation", "Where was Ada Hill born?", "Where was Bea Stone born?")
+    held.leave_out(of("train", "Where was Ada Hill born?"))
+    assert [row.question for row in held.rows_of("compose")] == ["Where was Bea Stone born?"]
 
 
 def test_composition_fills_in_answers_and_has_none_where_the_last_is_missing() -> None:

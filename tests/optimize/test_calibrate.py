@@ -175,6 +175,12 @@ def test_what_is_chosen_was_better_where_it_was_not_chosen(candidates: int, item
         assert held_out > values[0].mean() and values[chosen].mean() == values.mean(1).max()
 
 
+def test_what_is_tested_on_a_question_was_chosen_without_it() -> None:
+    values = np.random.default_rng(0).integers(0, 2, (1000, 40)).astype(float)
+    values[0] = 0.5
+    assert choose(values, range(40))[0] == 0, "one of a thousand wins by luck on what it was chosen by"
+
+
 def test_passages_of_one_question_count_once() -> None:
     values = np.zeros((2, 40))
     values[1, :38] = 1

@@ -4,11 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from raisf.evaluation.identity import describe
 from raisf.optimize.artifact import load, save
+from raisf.optimize.judges.judgements import Judged
+from raisf.optimize.optimizers.fold_choice import fit_cut
 from raisf.optimize.optimizers.kinds_of_know import KINDS
+from raisf.optimize.optimizers.threshold_search import Answers, Thresholds, best_answers
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -57,6 +61,50 @@ def test_of_kinds_that_answer_alike_the_one_with_fewer_calls_is_kept() -> None:
     found = report["know"]["tried"]
     assert len({one["score"]["value"] for one in found.values()}) == 1
     assert made.self_knowledge == min(found, key=lambda kind: found[kind]["lm_calls"])
+
+
+def test_kinds_come_to_the_same_in_whatever_order_they_are_tried() -> None:
+    def compiled(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"verdict": "know", "probability": "0.1" if int(fields["question"].split()[1]) % 2 else "0.9"}
+
+    program = RAISF(Shelf(of_its_own), k=2)
+    program.set_lm(scoring(drafting))
+    program.know.lm = scoring(compiled)  # which is still there after a kind that has a judge of its own
+    orders: Any = ("verbal", "truth"), ("truth", "verbal")
+    one, other = (calibrated(program, n=6, aim="accuracy", know=kinds)[1] for kinds in orders)
+    assert one["know"]["tried"] == other["know"]["tried"]
+
+
+def test_another_kind_is_not_tried_at_the_threshold_of_the_programs_own() -> None:
+    program = RAISF(Shelf(of_its_own), k=2, know_threshold=0.9)
+    program.set_lm(scoring(drafting))
+    tried = calibrated(program, n=4, know=("verbal", "truth"))[1]["know"]["tried"]
+    assert {kind: one["thresholds"]["know"] for kind, one in tried.items()} == {"verbal": 0.9, "truth": 0.5}
+
+
+def test_the_answers_that_are_told_are_under_thresholds_chosen_without_them() -> None:
+    class Luck:
+        """Other thresholds are all as good, and on each question by chance."""
+
+        def __init__(self) -> None:
+            self.seen = {"know": {n / 100 for n in range(60, 100)}, "relevance": set(), "sufficiency": set()}
+
+        def expect(self, combinations: int) -> None:
+            pass
+
+        def at(self, thresholds: Thresholds) -> Answers:
+            right = np.random.default_rng(int(1000 * thresholds.know)).random(40) < 0.7
+            return Answers(right * float(thresholds.know != 0.5), np.ones(40), np.ones(40))
+
+    trial: Any = Luck()
+    chosen, told = best_answers(trial, Thresholds(0.5, 0.5, 0.5), {}, (0.0, 0.0), range(40))
+    assert 0 < told.right.mean() < trial.at(chosen).right.mean()
+
+
+def test_balanced_both_classes_count_as_much_however_rare_one_is() -> None:
+    rows = [Judged(f"{n}?", None, gold=n < 40, said=False, probability=0.3 if n < 99 else 0.1) for n in range(200)]
+    assert 0.1 < fit_cut(rows, 0.5, balanced=True)[0] <= 0.3
+    assert fit_cut(rows, 0.5, balanced=False)[0] == 0.5, "to say no to all is right four times in five"
 
 
 @pytest.mark.slow

@@ -169,10 +169,12 @@ def test_what_a_teacher_lists_is_read_as_the_program_reads_it(program, world, tm
     """Else a folder that was paid for would be refused for a number, or for an empty question, of one reply."""
     program = RAISF(program.retriever, k=5, relevance="listwise")
     program.set_lm(ScriptedLM(lambda fields: {"answer": "x"}))
-    teacher = ScriptedLM(lambda fields: {"relevant_ids": [0, 2, 9], "sub_questions": ["", "Who? ", "Where is #1?"]})
-    collect(program, [question("In which town was Ada born?")], tmp_path / "j", teacher=teacher, progress=False)
+    parts = {"Ada": ["", "Who? ", "Where is #1?"], "Bo": ["Who?"], "Cy": [" "]}  # these two are no decompositions
+    said = {f"In which town was {name} born?": listed for name, listed in parts.items()}
+    teacher = ScriptedLM(lambda fields: {"relevant_ids": [0, 2, 9], "sub_questions": said[fields["question"]]})
+    collect(program, list(map(question, said)), tmp_path / "j", teacher=teacher, progress=False)
     read = JudgeRows.read(tmp_path / "j")
-    assert [row.relevant_ids for row in read.of["relevance"]] == [[2]]
+    assert [row.relevant_ids for row in read.of["relevance"]] == [[2]] * 3
     assert [row.sub_questions for row in read.of["decomposition"]] == [["Who?", "Where is #1?"]]
 
 

@@ -12,6 +12,8 @@ from raisf.optimize.confidence import fit_confidence, platt
 from raisf.programs.confidence import Confidence
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
+from tests.optimize.test_calibrate import of_its_own, questions, scoring, timid
+from tests.shelf import Shelf
 
 
 def test_platt_finds_the_scaling_that_the_answers_follow() -> None:
@@ -42,13 +44,22 @@ def test_answers_that_are_all_as_sure_are_said_to_be_so() -> None:
             platt([1.0, 0.0, 0.0, 1.0], [confidence] * 4)
 
 
-def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
+def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path, monkeypatch) -> None:
+    fitted_on: list[int] = []
+
+    def counted(right: Any, sure: Any) -> Any:
+        fitted_on.append(len(right))
+        return platt(right, sure)
+
+    monkeypatch.setattr("raisf.optimize.confidence.platt", counted)
     alone: Any = {"use_relevance": False, "use_decomposition": False}
     program = RAISF(**alone, know_threshold=0.0, min_confidence=0.2)
     program.set_lm(raisf.connect("pocket"))
     fitted = fit_confidence(program, valset=[*world.train, *world.dev], progress=False)
     report = fitted.compile_report["confidence"]
     assert report["ece"]["after"]["value"] < report["ece"]["before"]["value"]  # its untrained judge is far off
+    whole, *without_a_fifth = fitted_on
+    assert whole == report["answers"] and sum(without_a_fifth) == 4 * whole, "each answer is scaled without it"
     assert fitted.min_confidence == 0.2 and (program.confidence_slope, program.confidence_offset) == (1, 0)
     raisf.save(fitted, tmp_path / "a")
     opened = raisf.load(tmp_path / "a")
@@ -58,6 +69,16 @@ def test_the_scaling_is_an_option_that_artifacts_keep(world, tmp_path) -> None:
     if root.confidence is not None and raw.confidence is not None:
         scaling = Confidence(slope=report["slope"], offset=report["offset"])
         assert root.confidence == pytest.approx(scaling.scaled(raw.confidence))
+
+
+def test_a_scaling_is_fitted_on_what_the_judges_say_also_where_the_program_has_one() -> None:
+    """It was put in place of the earlier one, and fitted on top of it."""
+    program = RAISF(Shelf(of_its_own), k=1, know_threshold=0.0)
+    program.set_lm(scoring(timid))
+    once = fit_confidence(program, valset=questions(30), progress=False)
+    again = fit_confidence(once, valset=questions(30), progress=False)
+    assert (again.confidence_slope, again.confidence_offset) == (once.confidence_slope, once.confidence_offset)
+    assert once.confidence_slope != 1
 
 
 def test_a_field_called_trace_of_ones_own_is_no_trace(program: RAISF, world: Any) -> None:

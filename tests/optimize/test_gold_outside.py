@@ -64,6 +64,11 @@ def test_its_passages_are_not_taught(index: Any, tmp_path: Path, caplog: pytest.
     assert not relevance_examples(OF_ELSEWHERE, index, 3)
 
 
+def test_what_is_asked_in_the_same_words_of_gold_that_is_there_is_taught(index: Any) -> None:
+    of_here = relevance_examples(OF_HERE[:1], index, 3)
+    assert relevance_examples([asked(1, gold_pids=["doc-7"]), *OF_HERE[:1]], index, 3) == of_here != []
+
+
 def test_no_threshold_is_fitted_on_them(index: Any) -> None:
     """What is tried again and again searches a copy that remembers, and that did not tell what it holds."""
 

@@ -13,7 +13,9 @@ from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows
 from raisf.optimize.judges.judge_data import (
     FEW_SEARCHES,
+    Step,
     decomposition_examples,
+    gold_among,
     listwise_examples,
     passage_examples,
     relevance_examples,
@@ -123,6 +125,23 @@ def test_of_passages_under_one_title_those_with_the_answer_are_gold() -> None:
 def test_both_facts_in_one_passage_make_it_relevant_to_the_whole_question() -> None:
     both = TWO_HOPS.copy(gold_pids=["emma", "emma"]).with_inputs("question")
     assert (TWO_HOPS.question, "EMMA") in relevant(relevance_examples([both], SHELF, 3))
+
+
+def test_of_two_parts_whose_passages_have_one_title_none_stands_for_the_whole() -> None:
+    named: dict[str, Any] = {**TWO_HOPS.toDict(), "gold_pids": [], "gold_titles": ["A"], "sub_titles": ["A", "A"]}
+    whole, *parts = steps(example(**named))
+    assert not whole.gold and [part.gold for part in parts] == [{"A"}, {"A"}]
+
+
+def test_an_untitled_passage_is_no_gold_of_a_part_without_a_title() -> None:
+    untitled = Step("q", ("x",), frozenset({"A", ""}), False)
+    assert gold_among(untitled, [Passage("1", "x", ""), Passage("2", "y", "A")]) == [Passage("2", "y", "A")]
+
+
+def test_what_does_not_suffice_for_a_lookup_is_one_passage() -> None:
+    asked = example(question="Who wrote Emma?", answer="Jane Austen", gold_pids=["emma"])
+    rows = sufficiency_examples([asked], SHELF, 3)
+    assert [(row.verdict, len(row.passages)) for row in rows] == [("sufficient", 1), ("insufficient", 1)]
 
 
 def test_a_copy_of_a_gold_passage_under_another_id_is_not_called_irrelevant() -> None:

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dspy
 import pytest
@@ -21,7 +21,7 @@ from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
-from raisf.optimize.optimizers.lsr import Tuning, divergence, tune_retriever
+from raisf.optimize.optimizers.lsr import Tuning, _learn, divergence, tune_retriever
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.replug import REPLUG
 from raisf.retrieval.engines.bm25 import BM25
@@ -211,6 +211,27 @@ def test_the_divergence_is_the_papers() -> None:
     expected = float((ours * (ours / theirs).log()).sum())
     found = divergence(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 0.8]]), tuning)
     assert found.tolist() == [pytest.approx(expected, rel=1e-5)]
+
+
+def test_each_batch_learns_from_what_the_lm_says_of_its_own_questions() -> None:
+    steps: list[tuple[list[str], list[str]]] = []
+
+    class Student:
+        passages = ()
+
+        def find(self, questions: list[str], k: int) -> list[list[int]]:
+            return [[0] for _ in questions]
+
+        def step(self, queries: list[str], found: Any, loss: Any, share: float, seed: str) -> float:
+            steps.append((queries, loss.keywords["likelihoods"]))
+            return 0.0
+
+    class Reader:
+        def likelihoods(self, examples: list[dspy.Example], *rest: Any) -> list[str]:
+            return [f"of {example.question}" for example in examples]
+
+    _learn(cast(Any, Student()), cast(Any, Reader()), TRAIN, QUICK, 1, None)
+    assert len(steps) == 2 and all(said == [f"of {one}" for one in queries] for queries, said in steps)
 
 
 def test_an_index_that_is_replaced_while_it_is_tuned_leaves_a_model_that_is_told(bert: Path, tmp_path: Path) -> None:

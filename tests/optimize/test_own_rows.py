@@ -84,6 +84,23 @@ def test_rows_of_one_file_that_contradict_each_other_are_told(tmp_path, caplog):
     assert not caplog.messages
 
 
+def test_a_row_about_words_of_an_lms_own_is_of_the_split_whose_question_led_to_them():
+    train, dev = ([dspy.Example(question=one).with_inputs("question")] for one in ("Who is Ada?", "Who is Bo?"))
+    led = {"Her mother?": train[0].question, "His mother?": dev[0].question}
+    rows = {"know": [dspy.Example(question=one, verdict="know", origin=first) for one, first in led.items()]}
+    parts = JudgeRows(rows, {}).parts(train, dev)
+    assert [[row.question for row in part["know"]] for part in parts] == [["Her mother?"], ["His mother?"]]
+
+
+def test_no_row_is_validated_on_that_is_learnt_though_no_other_is_of_a_validation_question():
+    train = [dspy.Example(question=f"Who is {name}?").with_inputs("question") for name in "ab"]
+    chain = {"question": "Where is a?", "sub_questions": ["Who is a?", "Where is #1?"], "sub_answers": ["x", "y"]}
+    rows = JudgeRows({"know": [dspy.Example(one, verdict="know") for one in train]}, {})
+    parts = rows.parts(train, [dspy.Example(chain).with_inputs("question")])
+    learnt, held = ([row.question for row in part["know"]] for part in parts)
+    assert len(learnt) == len(held) == 1 and learnt != held
+
+
 def test_rows_of_questions_in_neither_split_are_told(caplog):
     """Of rows with sub-questions that a later file does not have, up to half were left out without a word."""
     asked = [dspy.Example(question=f"Who is {n}?").with_inputs("question") for n in range(12)]

@@ -19,10 +19,14 @@ from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import PROMPTS, compile
+from raisf.optimize.optimizers.selection import Selection, answer_exact_match
 from raisf.optimize.prompts import prompts_of, with_instructions
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.journal import Journal
+from raisf.utils.progress import progress_bar
+from tests.optimize.conftest import sets
 
 DEV = 6
 RULE = "Say relevant only if the passage names the answer."
@@ -330,3 +334,16 @@ def test_the_pocket_llamas_prompts_are_searched(world, strategy: str, adapter: s
     save(compiled, tmp_path / "artifact")
     assert prompts_of(load(tmp_path / "artifact")) == prompts_of(compiled)
     assert load(tmp_path / "artifact")(question=world.test[0].question).answer
+
+
+def test_of_equal_candidates_the_earliest_is_chosen_and_all_are_held_against_the_first(learner, tmp_path) -> None:
+    with progress_bar(False) as bar:
+        selection = Selection(sets()["valset"], answer_exact_match, Journal(tmp_path / "j"), lambda: 0, 1, bar)
+        for name in ("student", "rewritten", "one", "another"):
+            shown = name in ("one", "another")
+            learner.answer_directly.demos = [{"question": name, "answer": "x"}] if shown else []
+            if name == "rewritten":
+                learner.answer_directly.signature = learner.answer_directly.signature.with_instructions("Answer.")
+            selection.score(name, learner.deepcopy())
+            assert selection.chosen == ("one" if shown else "student")
+    assert [one["difference"]["value"] for one in selection.tried] == [0, 0, 1, 1]

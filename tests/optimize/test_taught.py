@@ -1,5 +1,7 @@
 """Judges learn where there is no gold: what a teacher says takes its place (Liu et al. 2024, appendices A.2, A.3)."""
 
+import random
+
 import dspy
 import pytest
 
@@ -7,11 +9,13 @@ from raisf.evaluation.examples import gold_answers
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.scripted import ScriptedLM
+from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.judge_rows import JudgeRows, teach
 from raisf.optimize.judges.labels import know_labels
 from raisf.optimize.optimizers.base import counting
 from raisf.optimize.optimizers.few_shot import LabeledJudges
-from raisf.optimize.optimizers.finetune import FinetuneJudges
+from raisf.optimize.optimizers.finetune import FinetuneJudges, _Made
+from raisf.optimize.optimizers.training_rows import Source
 from raisf.optimize.teaching import teach_for
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
@@ -163,6 +167,15 @@ def test_a_judge_that_the_rows_given_say_nothing_of_stays_as_it_is(how, world, o
     assert "sufficient" in made.compile_report["missing"]
     taught = made.compile_report["rows"] if how == "prompts" else made.compile_report["predictors"]
     assert {"know", "relevant"} <= taught.keys()
+
+
+def test_a_row_counts_by_its_own_weight_and_one_without_by_how_rare_its_verdict_is(llama):
+    """All that trying verdicts has found would be lost on the way into the judges' weights."""
+    rows = [dspy.Example(question=f"{n}?", verdict="know", weight=n or None) for n in (0, 3)]
+    rows.append(dspy.Example(question="Who?", verdict="unknown"))
+    source = Source("train", 9, Rows({"know": rows}, {"know": "know"}))
+    made = _Made(RAISF(None), "know", LocalLM(f"local/{llama}"), [source], random.Random(0))
+    assert sorted(row.weight for row in made.parts[0]) == [0.75, 1.5, 3]
 
 
 def test_a_teacher_asked_in_another_way_is_another_teacher(program, bare, tmp_path):
