@@ -328,6 +328,8 @@ LONG = "Who is the mayor of the town where the old mill on the river once stood 
         ("Who wrote the book?", "who wrote book", True),
         ("Of all rivers, which one is by far the longest?", "Which one of all rivers is by far the longest?", True),
         (LONG.format("Ulm"), LONG.format("Bonn"), False),
+        (LONG.format("it"), LONG.format("Bonn"), False),
+        (LONG.format("Bonn"), LONG.format("it"), False),
         ("Who wrote Emma?", "Who wrote Persuasion?", False),
         ("What happened in 1914?", "What happened in 1915?", False),
         ("", "Who?", False),
