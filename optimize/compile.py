@@ -17,7 +17,8 @@ from raisf.optimize.optimizers.mipro import MIPRO
 from raisf.optimize.optimizers.outcome import OutcomeJudges
 from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.together import Together
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 
 PROMPTS: dict[str, type[Teleprompter]] = {
     "labeled": LabeledJudges,

@@ -6,12 +6,10 @@ import copy
 import inspect
 import json
 import logging
-import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
-from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import anyio.to_thread
 import dspy
@@ -40,6 +38,7 @@ from raisf.programs.state import OPTIONS, check_fields, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
 from raisf.retrieval.adapting import Adapted, as_retriever, searched
 from raisf.retrieval.passage import Retriever
+from raisf.utils.checks import check, check_count, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.predictors import require_lm
 from raisf.utils.text import clean
@@ -308,29 +307,6 @@ def _plain(value: object) -> bool:
 
 def _lower(own: float | None, given: float | None) -> Any:
     return min((limit for limit in (own, given) if limit is not None), default=None)
-
-
-def check(name: str, value: object, good: bool, wanted: str) -> None:
-    """Raise InputError for an option that cannot be used."""
-    if not good:
-        raise InputError(f"{name} is {value!r}: give {wanted}")
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number, and a finite one."""
-    return isinstance(value, Real) and not isinstance(value, bool) and -math.inf < cast(Any, value) < math.inf
-
-
-def check_share(name: str, value: Any) -> None:
-    """Raise InputError for an option that is no number from 0 to 1."""
-    check(name, value, is_number(value) and 0 <= value <= 1, "0 to 1")
-
-
-def check_count(name: str, value: object, least: int = 1, most: int | None = None, none: str = "") -> None:
-    """Raise InputError for an option that is no whole number of these; `none`: what None means, if it may be."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= (most or int(value))
-    wanted = f"a whole number, {least} to {most}" if most else f"a whole number, {least} or more"
-    check(name, value, good or (value is None and none != ""), f"{wanted}, or None for {none}" if none else wanted)
 
 
 def check_question(question: object, name: str = "question") -> None:

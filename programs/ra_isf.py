@@ -9,25 +9,16 @@ import dspy
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
 from raisf.programs.confidence import Confidence, Source
-from raisf.programs.program import Program, check, check_count, check_share, is_number
+from raisf.programs.program import Program
 from raisf.programs.questions import MAX_SUB_QUESTIONS, UNKNOWN, is_unknown, listed, normal, references
 from raisf.programs.self_knowledge import Know, draft_inputs, judge_knowledge, knowledge_judge
-from raisf.programs.steps import (
-    as_facts,
-    check_choice,
-    check_switches,
-    facts_of,
-    fill_in,
-    judge_by_score,
-    judge_listwise,
-    next_question,
-    reader,
-)
+from raisf.programs.steps import as_facts, facts_of, fill_in, judge_by_score, judge_listwise, next_question, reader
 from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, PassageRelevance, PassagesSufficiency
 from raisf.signatures.reasoning import FollowUp
+from raisf.utils.checks import check, check_choice, check_count, check_share, check_switches, is_number
 from raisf.utils.text import clean
 
 Relevance = Literal["pointwise", "listwise", "score"]

@@ -20,7 +20,8 @@ from raisf.programs.changing import asked, given_forward
 from raisf.programs.program import Program
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Retriever
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 
 # RA-ISF, then what answers from memory, what retrieves once, and what retrieves in steps.
 PROGRAMS: dict[str, type[Program]] = {

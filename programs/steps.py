@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import dspy
-import numpy as np
 
 from raisf.lm.connect import adapter_for
 from raisf.lm.lists import plain
 from raisf.programs.calls import Run
-from raisf.programs.program import check
 from raisf.programs.questions import UNKNOWN, bare, fill, is_unknown, normal, refuses
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.signatures.answers import GroundedAnswer, PassageAnswer
+from raisf.utils.checks import check_switches
 from raisf.utils.text import clean, counted
 
 _ANSWERED = "Intermediate answer:"
@@ -48,17 +47,6 @@ def read_found(run: Run, node: Node, k: int, reader: dspy.Predict, how: str = ""
     node.passages = search(run, node.question, k).passages
     reason = f"from {counted(len(node.passages), 'passage')}{how}"
     return run.settle(node, "passages", reason, reader, passages=texts(node.passages))
-
-
-def check_switches(**switches: object) -> None:
-    """Raise InputError for an option that is to be True or False and is something else: "false" would be True."""
-    for name, switch in switches.items():
-        check(name, switch, isinstance(switch, bool | np.bool_), "True or False")
-
-
-def check_choice(name: str, value: object, kind: Any) -> None:
-    """Raise InputError for an option that is none of the texts of a Literal."""
-    check(name, value, value in get_args(kind), " or ".join(get_args(kind)))
 
 
 def texts(passages: Iterable[JudgedPassage]) -> list[str]:

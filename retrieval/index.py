@@ -22,7 +22,8 @@ from raisf.retrieval.store.packing import PACKING
 from raisf.retrieval.store.rows import CorpusHash, line_of
 from raisf.retrieval.store.segments import live_passages
 from raisf.utils.cache import cache_folder, check_cache
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 from raisf.utils.leftovers import alone
 from raisf.utils.text import composed
 

@@ -1,8 +1,5 @@
 """The project's family of errors. Each message says what was wrong, what was found and what to do."""
 
-from collections.abc import Collection
-from numbers import Integral
-
 
 class RaisfError(Exception):
     """Anything the command line reports without a traceback.
@@ -43,35 +40,6 @@ class LMError(RaisfError):
 
 class SearchError(RaisfError):
     """A retriever that could not search. The text may name its address."""
-
-
-def check_named(what: str, value: object, known: Collection[str]) -> None:
-    """Raise InputError for a name that is none of those that are known."""
-    if value not in known:
-        raise InputError(f"unknown {what} {value!r}: choose {', '.join(known)}")
-
-
-def check_least(settings: object, why: str = "", /, **least: int) -> None:
-    """Refuses settings of which a number is no whole one, or too small.
-
-    Args:
-        settings: Has each number as an attribute.
-        why: Why it must be as much, for the message.
-        **least: By its name, what it must be at least.
-
-    Raises:
-        InputError: One is less, or no such number.
-    """
-    for name, bound in least.items():
-        check_whole(settings, name)
-        if getattr(settings, name) < bound:
-            raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}" + (why and f": {why}"))
-
-
-def check_whole(settings: object, name: str) -> None:
-    """Raise InputError for a setting that is no whole number."""
-    if not isinstance(value := getattr(settings, name), Integral):
-        raise InputError(f"{name} must be a whole number, found {value!r:.60}")
 
 
 def in_short(error: Exception) -> str:

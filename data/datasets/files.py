@@ -11,7 +11,8 @@ from raisf.data.datasets.catalog import BENCHMARKS, Benchmark, Source, file_sour
 from raisf.data.datasets.draws import Alike, Asked, Draw, draw_splits, same_words
 from raisf.data.questions import like_a_list, numbered_row
 from raisf.data.schemas import new_paragraphs, opened, paragraphs, schema_of
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, read_json, write_json
 from raisf.utils.text import clean
 

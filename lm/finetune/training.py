@@ -15,7 +15,8 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
-from raisf.utils.errors import InputError, check_least, check_named
+from raisf.utils.checks import check_least, check_named
+from raisf.utils.errors import InputError
 from raisf.utils.space import naming_full_disk
 
 if TYPE_CHECKING:

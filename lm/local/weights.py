@@ -7,7 +7,8 @@ from typing import Literal, get_args
 
 from raisf.lm import pocket
 from raisf.lm.local import gguf
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"

@@ -14,7 +14,8 @@ from raisf.lm.pocket.report import draw_curves, report
 from raisf.lm.pocket.sampler import LessonSampler
 from raisf.lm.pocket.trainer import Trainer, keep_memory
 from raisf.utils.checkpointing import Unfinished, run_to_end
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, sha256_file, write_json
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.optimize.runs import results
 from raisf.programs.baselines.direct import Direct
-from raisf.programs.program import check_count
-from raisf.utils.errors import LMError, check_named
+from raisf.utils.checks import check_count, check_named
+from raisf.utils.errors import LMError
 from raisf.utils.journal import Journal
 
 Labels = Literal["model", "gold"]

@@ -27,7 +27,8 @@ from raisf.optimize.runs import marked
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.changing import given_forward
-from raisf.utils.errors import InputError, check_least, check_whole
+from raisf.utils.checks import check_least, check_whole
+from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
 from raisf.utils.usage import Calls, heard_by, tell_resumed

@@ -44,7 +44,8 @@ from raisf.optimize.overlap import asked_with_parts, note_learnt
 from raisf.optimize.within import program_within
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know
-from raisf.utils.errors import InputError, LMError, RaisfError, check_least, check_named
+from raisf.utils.checks import check_least, check_named
+from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 

@@ -29,7 +29,8 @@ from raisf.optimize.optimizers.selection import (
 from raisf.optimize.prompts import Prompts, prompts_of, with_prompts
 from raisf.optimize.within import programs_within
 from raisf.programs.changing import constructors, made_alike
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.checks import check_least
+from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 from raisf.utils.sampling import up_to
 

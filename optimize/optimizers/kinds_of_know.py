@@ -5,7 +5,8 @@ from typing import Any
 from raisf.optimize.adapters import trained_folder
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.self_knowledge import Know, knowledge_judge
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 
 KINDS: tuple[Know, ...] = ("verbal", "confidence", "truth", "consistency")
 """Cheaper ones first."""

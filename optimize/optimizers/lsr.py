@@ -26,7 +26,8 @@ from raisf.retrieval.passage import Passage, called_by
 from raisf.retrieval.store.manifest import INDEX
 from raisf.retrieval.training.query_tuning import PUBLISHED, QueryStudent
 from raisf.utils import schedule
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.checks import check_least
+from raisf.utils.errors import InputError
 from raisf.utils.files import check_replaceable
 from raisf.utils.journal import Journal
 from raisf.utils.progress import progress_bar

@@ -30,7 +30,8 @@ from raisf.optimize.optimizers.probe import ProbeJudges
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold, check_prices
 from raisf.optimize.optimizers.training_rows import GROUPS, MAX_VALIDATION, QUESTIONS_A_ROW
 from raisf.programs.ra_isf import RAISF
-from raisf.utils.errors import InputError, check_least, check_named
+from raisf.utils.checks import check_least, check_named
+from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.sampling import up_to
 

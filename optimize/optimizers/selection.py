@@ -15,7 +15,7 @@ from raisf.evaluation.metrics import accuracy, are_yes_no, exact_match
 from raisf.evaluation.runner import Patience, check_ran
 from raisf.optimize.prompts import prompts_of
 from raisf.optimize.runs import results, score_of
-from raisf.programs.program import check, is_number
+from raisf.utils.checks import check, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 

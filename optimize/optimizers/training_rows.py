@@ -24,7 +24,8 @@ from raisf.optimize.traces import Traced, traced_rows
 from raisf.optimize.within import owners
 from raisf.programs.program import Program
 from raisf.signatures.answers import DirectAnswer
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.checks import check_least
+from raisf.utils.errors import InputError
 from raisf.utils.sampling import up_to
 from raisf.utils.text import print_of
 

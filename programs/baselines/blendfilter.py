@@ -8,9 +8,9 @@ import dspy
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import Task, gather
-from raisf.programs.program import Program, check, check_count
+from raisf.programs.program import Program
 from raisf.programs.questions import is_yes_no
-from raisf.programs.steps import check_switches, generated, judge_listwise, reads_instructions, search, texts, union
+from raisf.programs.steps import generated, judge_listwise, reads_instructions, search, texts, union
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import (
@@ -22,6 +22,7 @@ from raisf.signatures.reasoning import (
     Topic,
     WrittenPassage,
 )
+from raisf.utils.checks import check, check_count, check_switches
 from raisf.utils.text import clean
 
 _TOPIC = "Name to yourself the topic of the question, and set aside what you know about it. "

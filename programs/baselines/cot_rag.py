@@ -3,11 +3,12 @@
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check_count
+from raisf.programs.program import Program
 from raisf.programs.steps import read_found
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning
+from raisf.utils.checks import check_count
 
 
 class CoTRAG(Program):

@@ -6,12 +6,13 @@ import dspy
 
 from raisf.programs import steps
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check_count
+from raisf.programs.program import Program
 from raisf.programs.questions import first_sentence
-from raisf.programs.steps import check_choice, check_switches, search, texts, union
+from raisf.programs.steps import search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import GroundedReasoning, NextThought
+from raisf.utils.checks import check_choice, check_count, check_switches
 from raisf.utils.text import clean, counted
 
 Reader = Literal["reasoning", "answer"]

@@ -1,10 +1,11 @@
 """RAG: retrieve once, read once."""
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check_count
+from raisf.programs.program import Program
 from raisf.programs.steps import read_found, reader
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
+from raisf.utils.checks import check_count
 
 
 class RAG(Program):

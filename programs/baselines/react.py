@@ -5,11 +5,12 @@ import re
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check_count
+from raisf.programs.program import Program
 from raisf.programs.steps import reads_instructions, search, texts, union
 from raisf.programs.trace import Node, Step
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.reasoning import NextAction
+from raisf.utils.checks import check_count
 from raisf.utils.text import clean, counted
 
 # The brackets may hold others: "Finish[The Beatles [band]]".

@@ -12,10 +12,11 @@ from raisf.lm.local.ensemble import answer_together
 from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import extend_trace
-from raisf.programs.program import Program, check, check_count, is_number
+from raisf.programs.program import Program
 from raisf.programs.steps import reader, search, texts
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.passage import Retriever
+from raisf.utils.checks import check, check_count, is_number
 from raisf.utils.text import counted
 from raisf.utils.usage import count_tokens
 

@@ -3,13 +3,14 @@
 import dspy
 
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check_count
+from raisf.programs.program import Program
 from raisf.programs.questions import UNKNOWN
 from raisf.programs.steps import facts_of, next_question, read_found, reader
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer, FinalAnswer
 from raisf.signatures.reasoning import FollowUp
+from raisf.utils.checks import check_count
 
 
 class SelfAsk(Program):

@@ -14,7 +14,7 @@ from raisf.lm.local.reflection import RELEVANCE, RETRIEVAL, SUPPORT, USEFULNESS,
 from raisf.programs.calls import Run
 from raisf.programs.citations import cite
 from raisf.programs.concurrency import Task, gather
-from raisf.programs.program import Program, check, check_count, is_number
+from raisf.programs.program import Program
 from raisf.programs.questions import is_unknown
 from raisf.programs.steps import reader, search
 from raisf.programs.trace import JudgedPassage, Judgement, Node, Step
@@ -22,6 +22,7 @@ from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.critique import RetrievalNeed, Support, Usefulness
 from raisf.signatures.judges import PassageRelevance
+from raisf.utils.checks import check, check_count, is_number
 from raisf.utils.text import clean, counted
 from raisf.utils.usage import count_tokens
 

@@ -13,11 +13,12 @@ from raisf.programs.baselines.cot_rag import CoTRAG
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
-from raisf.programs.program import Program, check, check_count
-from raisf.programs.steps import check_choice, read_found, reader
+from raisf.programs.program import Program
+from raisf.programs.steps import read_found, reader
 from raisf.programs.trace import Judgement, Node
 from raisf.retrieval.passage import Retriever
 from raisf.signatures.answers import DirectAnswer
+from raisf.utils.checks import check, check_choice, check_count
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:

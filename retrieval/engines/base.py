@@ -24,7 +24,8 @@ from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versi
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import alive_in
 from raisf.retrieval.store.writer import new_index
-from raisf.utils.errors import InputError, check_named
+from raisf.utils.checks import check_named
+from raisf.utils.errors import InputError
 from raisf.utils.kept import Kept
 from raisf.utils.text import text_of
 

@@ -20,7 +20,8 @@ from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
 from raisf.utils.checkpointing import Unfinished, run_to_end
-from raisf.utils.errors import InputError, check_least
+from raisf.utils.checks import check_least
+from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
 from raisf.utils.progress import progress_bar
 from raisf.utils.text import print_of
