@@ -45,7 +45,7 @@ def label(text: str, labels: tuple[Any, ...], name: str = "") -> Any:
     for one in labels:
         if text.strip() == str(one):
             return one
-    folded = normal(text[:MAX_LABEL_CHARACTERS]).casefold()
+    folded = compatible(text[:MAX_LABEL_CHARACTERS]).casefold()
     # An open bracket or quotation mark: there was to be more.
     whole = (
         len(text) <= MAX_LABEL_CHARACTERS
@@ -68,7 +68,7 @@ def label(text: str, labels: tuple[Any, ...], name: str = "") -> Any:
 
 def contradicts(text: str, said: Any, labels: tuple[Any, ...] = ()) -> bool:
     """Whether what a reply goes on with takes back what it said, or names another label."""
-    folded = normal(text).casefold()
+    folded = compatible(text).casefold()
     return bool(folded.strip()) and not _explains(folded, str(said).casefold(), {str(one).casefold() for one in labels})
 
 
@@ -106,7 +106,7 @@ def named(text: str, name: str) -> str:
     return text[found.end() :] if found else text
 
 
-def normal(text: str) -> str:
+def compatible(text: str) -> str:
     """A text in compatibility form: letters, digits and quotation marks of any width and kind are the same."""
     return unicodedata.normalize("NFKC", text).translate(_TYPED)
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from dspy.adapters.utils import find_enum_member
 from pydantic import TypeAdapter
 
-from raisf.lm.labels import Unreadable, choices, doubts, label, named, normal, shown
+from raisf.lm.labels import Unreadable, choices, compatible, doubts, label, named, shown
 from raisf.lm.lists import MAX_NUMBERS_CHARACTERS, NONE, numbers, texts, unmarked
 
 # Some twenty pages: no output of a signature is as long, and nothing longer is looked at.
@@ -121,7 +121,7 @@ def json_object(text: str) -> dict[str, Any] | None:
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None
-    around = normal(f"{text[:start]} {text[end + 1 :]}").casefold().replace("`", " ")
+    around = compatible(f"{text[:start]} {text[end + 1 :]}").casefold().replace("`", " ")
     if doubts(around) or "[" in around:
         return None
     try:
@@ -155,7 +155,7 @@ def _text(text: str, name: str) -> str:
 
 def _list(text: str, item: Any = str) -> list[Any]:
     if item is int:
-        found = numbers(normal(text).casefold()) if len(text) <= MAX_NUMBERS_CHARACTERS else None
+        found = numbers(compatible(text).casefold()) if len(text) <= MAX_NUMBERS_CHARACTERS else None
         if found is None:
             raise Unreadable(f"expected numbers, found {shown(text)}")
         return found
@@ -192,7 +192,7 @@ def _other(text: str, annotation: Any, name: str) -> Any:
             return read(text, kinds[0], name)
     if annotation is bool:
         return label(text, ("True", "False"), name) == "True"
-    bare = named(normal(text).casefold(), name).strip(" *_`\"'\n.")
+    bare = named(compatible(text).casefold(), name).strip(" *_`\"'\n.")
     if annotation in (int, float):
         return annotation(bare)
     if isinstance(annotation, enum.EnumMeta):

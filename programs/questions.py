@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
 from raisf.evaluation.decomposition import REFERENCE
-from raisf.lm.labels import normal as compatible
+from raisf.lm.labels import compatible
 from raisf.lm.lists import ASKS, plain
 from raisf.retrieval.corpus.splitting import NOT_SHORT, STOPS, WIDE_END
 from raisf.utils.text import clean
