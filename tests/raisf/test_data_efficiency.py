@@ -10,8 +10,9 @@ import pytest
 from raisf import cli
 from raisf.data.questions import load_questions
 from raisf.evaluation.intervals import proportion
-from raisf.experiments.data_efficiency import NONE, SIZES, WAYS, _about, sizes_of_ways
+from raisf.experiments.data_efficiency import EM, NONE, SIZES, WAYS, _about, _learnt, _lines, settings, sizes_of_ways
 from raisf.experiments.few_rows import questions_for
+from raisf.experiments.settings import Setting
 from raisf.reports.markdown import MARK
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
@@ -102,6 +103,34 @@ def test_mistakes_are_told_before_anything_is_made(world: Any, tmp_path: Any, ca
     assert sizes_of_ways() == dict.fromkeys(WAYS, SIZES)
     with pytest.raises(InputError, match="choose of prompts, probe"):
         sizes_of_ways(ways={"magic": None})
+
+
+def test_each_size_of_a_way_is_a_setting_and_a_point_and_its_questions_are_the_first_of_the_seeds_order() -> None:
+    sizes = sizes_of_ways((4, 12), {"prompts": None, "probe": 4})
+    assert sizes == {"prompts": (4, 12), "probe": (4,)}
+    workspace: Any = SimpleNamespace(sizes=sizes)
+    compiled = {"prompts, 4 rows": ("prompts", 4), "prompts, 12 rows": ("prompts", 12), "probe, 4 rows": ("probe", 4)}
+    rows = {label: Setting(way, rows=n) for label, (way, n) in compiled.items()}
+    assert settings(workspace) == {NONE: Setting("ra-isf"), **rows}
+    scores = {label: {EM: proportion(n, 20)} for n, label in enumerate([NONE, *rows])}
+    score = {label: of[EM] for label, of in scores.items()}
+    assert _lines(workspace, scores, EM) == {
+        NONE: {4: score[NONE], 12: score[NONE]},
+        "prompts": {4: score["prompts, 4 rows"], 12: score["prompts, 12 rows"]},
+        "probe": {4: score["probe, 4 rows"]},
+    }
+    train: Any = list(range(40))
+    assert len(questions_for(4, train, 1)) == 8 and questions_for(12, train, 1)[:8] == questions_for(4, train, 1)
+    assert questions_for(4, train, 0) != questions_for(4, train, 1)
+
+
+def test_the_seconds_of_compiling_are_with_labels_and_earlier_tries_and_rows_are_those_learnt_from() -> None:
+    made = {
+        name: {"rows": {"train": {"yes": n, "no": 3}, "dev": {"yes": 9}}} for n, name in enumerate(("know", "relevant"))
+    }
+    report = {"seconds": 3.0, "judge_rows": {"seconds": 2}, "outcomes": {"seconds_before": 5}, "predictors": made}
+    assert _learnt(report) == [3, 4, 10.0]
+    assert _learnt({"seconds": 3.0, "rows": {"know": 7, "relevant": 8}}) == [7, 8, 3.0] and _learnt({}) == [None] * 3
 
 
 def test_the_judgements_that_rows_rest_on_are_told_as_they_are_where_some_could_not_be_read() -> None:

@@ -1,6 +1,7 @@
-"""What decides on programs that are compiled further: the base that a probe reads, and a teacher's labels."""
+"""What decides on what rows have learnt, and on programs that are compiled further: bases, rows, a teacher's labels."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,36 @@ BORN = [{"question": "Where was Ada born?", "answer": "Ulm"}]
 @pytest.fixture(scope="module")
 def teacher() -> Any:
     return LMChoice("pocket").open()
+
+
+def test_of_other_rows_seeds_bases_options_or_labels_another_program_is_learnt(
+    data: Callable[..., Path], tmp_path: Path, teacher: Any
+) -> None:
+    """What is taken for another row's is shown below its label."""
+    folder, weights = data("nq", train=BORN, test=BORN), Setting("weights")
+
+    def path(setting: Setting, **options: Any) -> Path:
+        told = {"lm": LMChoice("pocket"), "engine": "bm25"} | options
+        return Workspace(tmp_path / "out", folder, **told).learning.path_of(setting)
+
+    options = ({"seed": 1}, {"rows": 8}, {"base": "pocket-tiny"}, {"teacher": teacher})
+    lms = ({"lm": LMChoice("pocket", max_tokens=9)}, {"lm": LMChoice("pocket-tiny")})
+    paths = [path(weights, **one) for one in ({}, *options, *lms)]
+    changes: tuple[dict[str, Any], ...] = (
+        {"rows": 9},
+        {"base": "pocket-t5"},
+        {"training": {"method": "full"}},
+        {"options": {"relevance": "listwise"}},
+        {"then": (THRESHOLDS,)},
+        {"then": (("thresholds", {"aim": "cost"}),)},
+        {"few_shot": True},
+    )
+    paths += [path(replace(weights, **one)) for one in changes]
+    assert len(set(paths)) == len(paths) == 14
+    shown = Setting("rag", few_shot=True)
+    assert path(shown) != path(replace(shown, options={"k": 3})), "its demonstrations are steps of its runs"
+    assert path(Setting("weights", {"k": 3})) == paths[0], "the running program's alone"
+    assert path(Setting("prompts"), base="pocket-tiny") == path(Setting("prompts")), "no base has a part in it"
 
 
 def test_probes_beside_given_weights_are_of_the_base_that_was_asked_for(
