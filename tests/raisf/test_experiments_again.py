@@ -158,6 +158,15 @@ def test_the_n_beside_a_judge_counts_what_its_measures_rest_on():
     assert section.columns[-1] == "n" and section.rows[0][-1] == 6 and "in no measure" not in section.text
 
 
+def test_the_whole_is_tested_against_each_other_row_of_the_judges(records):
+    labels = ("way: none", every_judge.ALWAYS, every_judge.WHOLE)
+    runs = {label: {f"q{n}": records.record(n, n < of) for n in range(9)} for of, label in enumerate(labels)}
+    workspace = SimpleNamespace(judge=lambda rows: {}, left_out={}, test=range(9))
+    *_, tested = every_judge.sections(workspace, runs)
+    assert [row[0] for row in tested.rows] == [f"{every_judge.WHOLE} - {label}" for label in labels[:2]]
+    assert len(every_judge.sections(workspace, {every_judge.WHOLE: runs[every_judge.WHOLE]})) == 2, "no other row"
+
+
 def test_what_a_row_has_learnt_is_not_lost_where_a_later_step_of_it_fails(worlds, tmp_path):
     """Its runs, or tries of hours, were made again."""
     workspace = Workspace(tmp_path / "out", worlds / "7", lm=LMChoice("pocket"), engine="bm25")
@@ -264,6 +273,12 @@ def test_an_artifact_is_asked_in_the_form_of_all_rows_and_has_no_other_judges(wo
     takes = workspace.learning.takes_given
     assert takes(Setting("weights", {"relevance": "pointwise", "k": 3}))
     assert not takes(Setting("weights", {"relevance": "listwise"})) and not takes(Setting("weights", base="pocket"))
+    assert not takes(Setting("weights", {"relevance": "listwise", "decomposition": "at_once"}))
+    for told in ({"few_shot": True}, {"then": (THRESHOLDS,)}, {"rows": 8}, {"training": {"epochs": 1}}):
+        assert not takes(replace(Setting("weights"), **told)), "it says how it learns"
+    workspace.learning.check_given([listwise, Setting("weights")])
+    with pytest.raises(InputError, match="none of the rows that are asked for is RA-ISF compiled to weights"):
+        workspace.learning.check_given([listwise])
 
 
 def test_a_row_of_ones_own_takes_the_place_of_no_other(compiled):

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import raisf
 from raisf.experiments.every_judge import KNOW_PROBE, RELEVANCE_PROBE
+from raisf.experiments.few_rows import questions_for
 from raisf.experiments.opening import LMChoice
 from raisf.experiments.real import RealWorkspace
 from raisf.experiments.real_rows import ROWS
@@ -52,6 +54,39 @@ def test_of_other_rows_seeds_bases_options_or_labels_another_program_is_learnt(
     assert path(shown) != path(replace(shown, options={"k": 3})), "its demonstrations are steps of its runs"
     assert path(Setting("weights", {"k": 3})) == paths[0], "the running program's alone"
     assert path(Setting("prompts"), base="pocket-tiny") == path(Setting("prompts")), "no base has a part in it"
+
+
+def test_a_row_learns_from_its_rows_and_base_with_the_experiments_seed_and_selects_on_the_dev_split(
+    data: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def named(how: str, strategy: str | None = None, **options: Any) -> Any:
+        def learn(program: Any, **sets: Any) -> Any:
+            asked.append({"how": how, **options, **sets})
+            return program
+
+        return SimpleNamespace(compile=learn)
+
+    monkeypatch.setattr("raisf.optimize.compile.optimizer_named", named)
+    train = [{"question": f"Who is number {n}?", "answer": "Ada"} for n in range(6)]
+    folder, lm = data("nq", train=train, dev=BORN, test=BORN), LMChoice("pocket")
+    options: dict[str, Any] = {"engine": "bm25", "rows": 8, "base": "pocket-tiny", "seed": 3}
+    workspace, program = Workspace(tmp_path / "out", folder, lm=lm, **options), raisf.RAISF()
+    learning, own = workspace.learning, {"training": {"epochs": 1}, "base": "pocket-t5"}
+    for setting in (Setting("weights"), Setting("weights", **own), Setting("probe", rows=2)):
+        learning._learnt(program, setting)
+    usual, named_here, few = asked
+    assert (usual["base"], usual["rows"], usual["seed"], usual["training"].seed) == ("pocket-tiny", 8, 3, 3)
+    assert named_here["base"] == "pocket-t5" and named_here["training"].epochs == 1 != usual["training"].epochs
+    assert few["rows"] == 2 and few["trainset"] == questions_for(2, workspace.train, 3)
+    assert usual["trainset"] == workspace.train and all(one["valset"] == workspace.dev for one in asked)
+    steps = (("probe", {}), ("outcome", {}), THRESHOLDS)
+    learning._further(program, Setting("ra-isf", base="pocket-t5", then=steps))
+    probe, outcome, thresholds = asked[3:]
+    assert (probe["base"], probe["rows"], probe["seed"]) == ("pocket-t5", 8, 3) and thresholds["aim"] == "answer"
+    assert (outcome["rows"], outcome["seed"]) == (8, 3) and "seed" not in thresholds
+    assert all(one["trainset"] == workspace.train and one["valset"] == workspace.dev for one in asked[3:])
 
 
 def test_probes_beside_given_weights_are_of_the_base_that_was_asked_for(

@@ -6,6 +6,7 @@ import pytest
 
 from raisf.commands.options import threads_option
 from raisf.experiments.opening import LMChoice, open_program
+from raisf.lm.connect import connect
 from raisf.optimize.artifact import save
 from raisf.programs.concurrency import semaphore, set_concurrency
 from raisf.programs.ra_isf import RAISF
@@ -74,6 +75,19 @@ def test_what_was_fitted_to_one_judge_does_not_decide_for_another(tmp_path, capl
     assert opened(relevance="score") == {**unscaled, "relevance_threshold": 0.5}
     assert opened(confidence="path") == unscaled
     assert opened(know="verbal", know_threshold=0.3) == {**unscaled, "know_threshold": 0.3}
+
+
+def test_a_judge_more_than_was_compiled_is_asked_of_the_base_and_the_report_goes_along(tmp_path, monkeypatch):
+    compiled: Any = RAISF(None, max_depth=1)
+    compiled.set_lm(connect("pocket"))
+    compiled.know.lm = connect("pocket-tiny")
+    compiled.compile_report = {"chosen": "zero-shot"}
+    save(compiled, tmp_path / "a")
+    # Stands for weights that were trained for that judge alone.
+    monkeypatch.setattr("raisf.optimize.adapters.trained_folder", lambda lm: tmp_path if "tiny" in lm.model else None)
+    program = open_program(str(tmp_path / "a"), sufficiency=True)
+    assert "tiny" in program.know.lm.model and "tiny" not in program.sufficient.lm.model
+    assert program.compile_report == compiled.compile_report
 
 
 def test_no_limit_takes_the_place_of_an_artifacts(tmp_path):
