@@ -261,6 +261,10 @@ def test_an_artifact_is_asked_in_the_form_of_all_rows_and_has_no_other_judges(wo
     weights = workspace.open(Setting("weights"))
     assert not weights.evidence and not workspace.open(Setting("rag")).evidence
     assert "pocket-tiny" in weights.answer_from.lm.model and "evidence" not in weights.answer_from.signature.fields
+    shown = raisf.RAISF().deepcopy()
+    shown.answer_from.demos = [dspy.Example(question="Who?", answer="Ada")]
+    workspace.learning.give_form(shown, Setting("weights"))
+    assert shown.evidence and shown.answer_from.demos, "what has learnt a form keeps it"
     (told,) = given_lines(workspace, {"ra-isf, weights": Setting("weights")})
     assert "evidence" not in told and "max_depth 1" in told
     (told,) = given_lines(workspace, {"ra-isf, weights, max_depth 2": Setting("weights", {"max_depth": 2})})

@@ -2,10 +2,13 @@
 
 import json
 
+import dspy
 import pytest
 
 from raisf import cli
 from raisf.evaluation.intervals import Score
+from raisf.experiments.judging import judge_alone
+from raisf.optimize.judges.judgements import Judged, Judgements
 from raisf.utils.files import read_jsonl
 from tests.raisf.conftest import run_json
 
@@ -54,6 +57,14 @@ def test_the_decomposition_judge_is_measured_and_all_of_it_is_shown(home, capsys
     for name in ("exact_match", "right_number", "token_f1"):
         assert name.replace("_", " ") in shown
         assert str(Score(**found["judge"]["scores"][name])) in shown
+
+
+def test_questions_that_the_lm_gave_no_label_are_counted_as_missing(monkeypatch):
+    """A report without them would be kept for good."""
+    said = Judgements([Judged("A?", None, True, True, 0.9)])
+    monkeypatch.setattr("raisf.optimize.judges.judgements.judgements_of", lambda *_, **__: said)
+    examples = [dspy.Example(question=question, answer="Ada") for question in ("A?", "B?", "A?")]
+    assert [judge_alone(dspy.Module(), judge, examples)[2] for judge in ("know", "relevance")] == [1, 0]
 
 
 def test_training_questions_for_another_judge_are_a_mistake(home, capsys):
