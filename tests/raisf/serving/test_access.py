@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from raisf.retrieval.index import build_index
@@ -14,7 +15,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
 from raisf.serving.app import make_app
-from raisf.serving.guard import Access
+from raisf.serving.guard import Access, BodyTooLarge, _limited
 from raisf.serving.limits import Limits
 from raisf.serving.server import AppServer
 from raisf.serving.service import Served
@@ -330,3 +331,20 @@ def test_a_document_may_have_an_apostrophe_in_its_name(tmp_path: Path) -> None:
     (tmp_path / "it's.md").write_text("Parts.")
     assert len(source_of(index, "it's.md#1")["context"]) == 2
     assert document_of(tmp_path, index, "it's.md").path.name == "it's.md"
+
+
+def test_a_body_without_a_length_is_limited_as_a_whole() -> None:
+    parts = [{"type": "http.request", "body": b"x" * 1_500, "more_body": more} for more in (True, False)]
+    refused = list[str]()
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def read() -> None:
+        limited = _limited(receive, 2_000, refused.append)
+        await limited()
+        await limited()
+
+    with pytest.raises(BodyTooLarge):
+        anyio.run(read)
+    assert refused == ["body"]
