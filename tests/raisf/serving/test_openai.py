@@ -83,7 +83,7 @@ def test_earlier_turns_are_read_as_the_program_is_served_to_read_them(client: An
     """Else a compiled conversation that the server was given would read nothing."""
 
     class Compiled(Conversation):
-        def standalone(self, question: str, turns: Any, run: Any) -> str:
+        def standalone(self, question: str, turns: Any, run: Any = None) -> str:
             return f"{question} number {len(turns)}"
 
     served = service.served["ra-isf"]
