@@ -80,6 +80,9 @@ def test_sub_questions_of_2wiki_refer_to_earlier_answers_and_have_their_own_para
     assert row["sub_questions"] == ["Who is the director of The Elm King?", "When was #1 born?"]
     assert row["sub_answers"] == ["Reeves Hill", "3 May 1900"]
     assert row["sub_titles"] == ["The Elm King", "Reeves Hill (director)"]
+    another = [["Reeves Hillman", 0], ["The Elm King", 0]]
+    row = question_row({**TWO_WIKI, "supporting_facts": another})
+    assert row["sub_titles"] == [], "a longer name is another's"
 
 
 def test_an_answer_inside_another_word_is_no_reference_to_it() -> None:
@@ -100,7 +103,8 @@ def test_the_parts_of_a_comparison_stand_alone() -> None:
 def test_a_step_that_names_an_earlier_answer_in_other_words_is_no_decomposition() -> None:
     """A decomposer learnt to ask about a person whom the question does not name."""
     pairs = [TWO_WIKI["qa_pairs"][0], {"question": "When was Reeves Elmer Hill born?", "answer": "On 3 May 1900."}]
-    assert "sub_questions" not in question_row({**TWO_WIKI, "qa_pairs": pairs})
+    for kind in ("compositional", "inference", "bridge_comparison"):
+        assert "sub_questions" not in question_row({**TWO_WIKI, "qa_pairs": pairs, "type": kind})
     assert "sub_questions" in question_row({**TWO_WIKI, "qa_pairs": pairs, "type": "comparison"})
 
 

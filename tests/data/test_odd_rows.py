@@ -28,6 +28,7 @@ def test_answers_that_are_true_or_false_are_yes_or_no():
         assert question_row({"question": "True or false: it is.", "answer": told})["answers"] == [told]
     several = ["True", "Truth"]
     assert question_row({"question": "Which song is it?", "answers": several})["answers"] == several
+    assert question_row({"question": "Is it?", "answers": several})["answers"] == several
     assert question_row({"question": "Is it?", "answers": False})["answers"] == ["no"]
 
 
@@ -113,3 +114,15 @@ def test_a_musique_of_flashrag_of_which_one_step_has_its_paragraph_gives_no_step
 def test_what_a_public_set_says_itself_is_not_taken_from_fields_beside_it():
     assert question_row({**HOTPOT, "hops": 7})["hops"] == 2
     assert question_row({**MUSIQUE, "id": "x"})["kind"] is None
+
+
+def test_gold_titles_are_those_of_the_index_that_is_made_of_their_paragraphs(tmp_path: Path):
+    """An index has them on one line, without the marks of where a word may be broken."""
+    odd = json.loads(json.dumps(HOTPOT).replace('"Elmton"', '"Elm\\u00ad  ton"'))
+    write_jsonl(tmp_path / "dev.jsonl", [odd])
+    about = write_dataset("hotpotqa", tmp_path / "out", files={"test": tmp_path / "dev.jsonl"}, progress=False)
+    (example,) = load_questions(tmp_path / "out" / "test.jsonl")
+    assert example.gold_titles == ["Ada", "Elm ton"] and about["corpus"]["with_all_gold"] == 1
+    plain = {"question": "Who?", "answer": "Ann", "sub_questions": ["Where?"], "sub_titles": ["Elm\u00ad  ton"]}
+    write_jsonl(tmp_path / "q.jsonl", [plain])
+    assert load_questions(tmp_path / "q.jsonl")[0].sub_titles == ["Elm ton"]

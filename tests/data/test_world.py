@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import re
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from raisf.data.world.files import HOTPOT_PARAGRAPHS, write_world
 from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, REGION_SIZE, region, regions
 from raisf.data.world.implicit import BEFORE, IMPLICIT
 from raisf.data.world.names import Names
-from raisf.data.world.questions import KINDS, fill, questions
+from raisf.data.world.questions import KINDS, fill, question_and_facts, questions
 from raisf.data.world.schema import RELATIONS
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, read_jsonl
@@ -217,6 +218,15 @@ def test_any_region_of_any_world_is_complete(seed: int, number: int) -> None:
     for row in made.corpus():
         assert row["title"] in made.kinds
         assert 1 <= row["text"].count(".") <= 6
+
+
+def test_a_chain_does_not_come_back_to_what_it_has_named() -> None:
+    """Its answer would stand in the question, or be known from a step before."""
+    for number in range(10):
+        made, rng = region(8, number), random.Random(number)
+        for kind in ("bridge", "chain") * 30:
+            question, facts = question_and_facts(made, kind, rng)
+            assert len({*question.gold_titles, question.answer}) == len(facts) + 1
 
 
 def test_regions_stream() -> None:

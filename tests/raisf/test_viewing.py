@@ -50,7 +50,8 @@ def test_an_evaluation_under_way_can_be_viewed(records: Any, report: Path) -> No
     with (report / "records/run-0.jsonl").open("a") as file:
         file.write(json.dumps(records.record(1, True)) + "\n" + json.dumps(records.record(9, True))[:200])
     summary = View([report]).summary
-    assert len(summary["questions"]) == 6 and summary["answers"][0][1]["em"] == 1
+    assert [one["id"] for one in summary["questions"]] == [f"q{number}" for number in range(6)]
+    assert summary["answers"][0][1]["em"] == 1
 
 
 @pytest.mark.parametrize("so_far", ["", '{"id": "0", "quest'])
@@ -174,7 +175,16 @@ def test_what_json_does_not_have_is_refused() -> None:
         as_json({"x": float("nan")})
 
 
-def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tmp_path: Path) -> None:
+def test_no_character_of_json_in_a_page_is_markup() -> None:
+    """Behind "<!--<script " the end of the element is none, and the rest of the page is gone."""
+    text = "<!--<script &>\u2028\u2029"
+    shown = as_json({"x": text})
+    assert not set("<>&\u2028\u2029").intersection(shown) and json.loads(shown) == {"x": text}
+
+
+def test_passages_texts_come_from_the_index_that_was_searched(
+    make_home: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = make_home(train=4, dev=4, test=4)
     out = home / "r.jsonl"
     test = ["--test", str(home / "world/test.jsonl"), "--limit", "2"]
@@ -194,6 +204,11 @@ def test_passages_texts_come_from_the_index_that_was_searched(make_home: Any, tm
     assert cli.main(["eval", "--program", "rag", "--index", str(other), *test, *pocket, "--out", str(beside)]) == 0
     both = View([out, beside], home / "index")
     assert [bool(run["texts"]) for run in both.summary["runs"]] == [True, False], "another corpus may use the same ids"
+    with monkeypatch.context() as held:
+        given = list[bool]()
+        held.setattr("raisf.viewing.view.judge_errors", lambda record, texts, program: given.append(bool(texts)) or {})
+        View([out, beside], home / "index")
+    assert given == [True, True, False, False], "nor are its judges held to the other's texts"
     assert View([out]).lacks_texts and not View([out], home / "index").lacks_texts
     report = home / "reports/a"
     (report / "records").mkdir(parents=True)
@@ -270,6 +285,17 @@ def test_a_report_that_comes_after_its_last_record_is_shown(report: Path, tmp_pa
     assert [run["label"] for run in view.summary["runs"]] == ["A", "B"] and view.sources.pages
 
 
+def test_questions_of_several_tests_are_told_apart_and_keep_their_gold(records: Any, tmp_path: Path) -> None:
+    """Two tests may number their questions alike, and a run of an earlier version kept no gold."""
+    kept = ([records.record(1, True, gold={})], [records.record(1, False)], [records.record(2, True, id="q1")])
+    view = View([records.write_records(tmp_path / f"{n}.jsonl", found) for n, found in enumerate(kept)])
+    first, second = view.summary["questions"]
+    assert first["gold"] == second["gold"] == {"gold_pids": ["p1"], "known": True}
+    assert [[one and one["em"] for one in of] for of in view.summary["answers"]] == [[1, None], [0, None], [None, 1]]
+    asked = [[tree and tree["root"]["question"] for tree in trees] for trees in view.block(0)["trees"]]
+    assert asked == [[first["question"], first["question"], None], [None, None, second["question"]]]
+
+
 def test_blocks_hold_all_questions_in_order(records: Any, tmp_path: Path) -> None:
     view = View(
         [records.write_records(tmp_path / "r.jsonl", [records.record(number, True) for number in range(2 * BLOCK + 1)])]
@@ -299,6 +325,7 @@ def test_of_several_reports_only_what_holds_for_all_is_told(records: Any, tmp_pa
         thread.start()
         try:
             page = _get(server, "/")[2]
+            assert "<title>&lt;b&gt;" in page
             assert all(f'href="report-{number}">Report &lt;b&gt;?{number}<' in page for number in (0, 1))
             again = View([*places, places[0] / "report.html"]).sources.pages
             assert len(again) == 2, "a report that is named twice is linked once"

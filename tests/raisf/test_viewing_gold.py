@@ -25,6 +25,18 @@ def test_judgements_are_held_to_gold(records: Any) -> None:
     assert "relevance" not in judge_errors(one, {}, {}), "an unreadable judgement is no verdict"
 
 
+def test_what_gold_does_not_say_is_no_error(records: Any) -> None:
+    one = records.record(1, False)
+    assert "relevance" not in judge_errors({**one, "gold": {"known": True}}, {}, {}), "it names no passage"
+    assert "know" not in judge_errors({**one, "gold": {"gold_pids": ["p1"]}}, {}, {}), "nor whether it is known"
+    several = {**one, "gold": {"gold_pids": ["p1", "p2"]}}
+    assert judge_errors(several, {}, {}) == {}, "which of them suffices is told by their texts"
+    texts = {"p1": ("", "It ends in the North Sea."), "p2": ("", "It rises in a lake.")}
+    assert judge_errors(several, texts, {}) == {"relevance": [["0", "relevant", 0], ["0", "irrelevant", 1]]}
+    one["trace"]["root"] |= {"know": {"verdict": "know"}, "route": "decomposed", "passages": []}
+    assert judge_errors({**one, "gold": {}}, {}, {}) == {}, "the answer is not from memory"
+
+
 def test_an_answer_from_memory_is_right_by_the_questions_own_rule(records: Any) -> None:
     one = records.record(1, True)
     one["trace"]["root"] |= {"know": {"verdict": "know"}, "route": "direct", "answer": "Jay Z", "passages": []}

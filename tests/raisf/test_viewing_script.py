@@ -1,11 +1,13 @@
 """What the viewer's script does by itself, without a browser."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raisf.viewing.page import script
+from raisf.viewing.page import _asset, script
+from raisf.viewing.view import View
 from tests.raisf.serving.page_script import run_in_node
 
 
@@ -28,3 +30,43 @@ def test_a_cost_that_nobody_counted_is_told_as_in_the_terminal(trace: dict[str, 
     const el = (tag, attributes, ...children) => children.flat().join("");
     console.log(JSON.stringify(costLine({json.dumps(trace)})));"""
     assert run_in_node(work, "costLine", script=script()) == told
+
+
+def test_filters_and_orders_take_the_questions_that_they_name(records: Any, tmp_path: Path) -> None:
+    a = [records.record(number, number % 2 == 0) for number in range(6)]
+    b = [records.record(number, number % 2 == 0 or number == 3) for number in range(7)]
+    a[4]["cost"] |= {"seconds": 2.0}
+    a[1] |= {"error": "no reply"}
+    a[4]["gold"]["known"] = False
+    del a[5]["gold"]["known"]
+    a[5]["gold"]["gold_pids"] = ["p2"]
+    both = {"a": "A", "b": "B"}
+    wanted: list[tuple[dict[str, str], list[int]]] = [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"a": "B"}, [0, 1, 2, 3, 4, 5, 6]),
+        ({"a": "B", "b": "A"}, [0, 1, 2, 3, 4, 5]),
+        ({"show": "right"}, [0, 2, 4]),
+        ({"show": "wrong"}, [1, 3, 5]),
+        ({"a": "B", "b": "A", "show": "won"}, [3]),
+        ({**both, "show": "won"}, []),
+        ({**both, "show": "lost"}, [3]),
+        ({**both, "show": "both"}, [0, 2, 4]),
+        ({**both, "show": "neither"}, [1, 5]),
+        ({**both, "show": "differ"}, [3]),
+        ({"kind": "lookup"}, [1, 3, 5]),
+        ({"route": "passages"}, [0, 3]),
+        ({"flag": "know"}, [0, 1, 2, 3]),
+        ({"flag": "relevance"}, [0, 1, 2, 3, 4]),
+        ({"flag": "unreadable"}, [0]),
+        ({"flag": "error"}, [1]),
+        ({"q": "RIVER 4"}, [4]),
+        ({"q": "a lake"}, [1, 3, 5]),
+        ({"sort": "calls"}, [2, 5, 1, 4, 0, 3]),
+        ({"sort": "seconds"}, [4, 0, 1, 2, 3, 5]),
+    ]
+    view = View([records.write_report(tmp_path / "report", {"A": a, "B": b})])
+    work = f"""
+    const data = {json.dumps(view.summary)}, runOf = (label) => data.runs.findIndex((run) => run.label === label);
+    {_asset("questions.js")}
+    console.log(JSON.stringify({json.dumps([state for state, _ in wanted])}.map((state) => filtered(state))));"""
+    assert [*zip([state for state, _ in wanted], run_in_node(work), strict=True)] == wanted

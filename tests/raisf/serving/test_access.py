@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 
 from raisf.retrieval.index import build_index
@@ -14,9 +15,10 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
 from raisf.serving.app import make_app
-from raisf.serving.guard import Access
+from raisf.serving.guard import Access, BodyTooLarge, _limited
 from raisf.serving.limits import Limits
 from raisf.serving.server import AppServer
+from raisf.serving.service import Served
 from raisf.serving.sources import document_of, source_of
 from raisf.utils.errors import InputError
 
@@ -308,3 +310,41 @@ def test_over_an_index_server_sources_are_shown_as_over_its_folder(
             assert get(server, "/source?program=rag&pid=r1")[0] == 404
         behind.stop()
         thread.join()
+
+
+def test_a_source_is_the_named_programs_and_shows_its_own_document(make: Any, start: Any, documents: Path) -> None:
+    service = make()
+    (documents / "own.md").write_text("Own.")
+    found = [Passage("own.md#1", "Own.", "Own", source="own.md"), Passage("b", "Another's.", "B", source="b.md")]
+    service.served["own"] = Served("own", SimpleNamespace(retriever=SimpleNamespace(passages=found)))
+    with start(service, documents=documents) as server:
+        shown = json.loads(get(server, "/source?program=own&pid=own.md%231")[2])
+        assert [one["pid"] for one in shown["context"]] == ["own.md#1"]
+        assert get(server, "/document?program=own&source=own.md")[2] == "Own."
+        for path in ("/source?pid=own.md%231", "/document?source=own.md", "/source?program=own&pid=r1"):
+            assert get(server, path)[0] == 404
+
+
+def test_a_document_may_have_an_apostrophe_in_its_name(tmp_path: Path) -> None:
+    found = [Passage(f"it's.md#{number}", f"Part {number}.", "It", source="it's.md") for number in (1, 2)]
+    index = build_index(found, tmp_path / "index", "bm25", progress=False)
+    (tmp_path / "it's.md").write_text("Parts.")
+    assert len(source_of(index, "it's.md#1")["context"]) == 2
+    assert document_of(tmp_path, index, "it's.md").path.name == "it's.md"
+
+
+def test_a_body_without_a_length_is_limited_as_a_whole() -> None:
+    parts = [{"type": "http.request", "body": b"x" * 1_500, "more_body": more} for more in (True, False)]
+    refused = list[str]()
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def read() -> None:
+        limited = _limited(receive, 2_000, refused.append)
+        await limited()
+        await limited()
+
+    with pytest.raises(BodyTooLarge):
+        anyio.run(read)
+    assert refused == ["body"]

@@ -64,6 +64,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
                 ("search", {"query": " "}, "the query is empty"),
                 ("ask", {}, "ask needs 'question'"),
                 ("ask", {"question": "Who?", "program": "x"}, "choose ra-isf, rag"),
+                ("search", {"query": "Who?", "program": "x"}, "choose ra-isf, rag"),
                 ("search", {"query": "x", "k": 500}, "search's k is 500: Input should be less than or equal to 50"),
                 ("search", {"query": "x", "k": True}, "search's k is True: Input should be a valid integer"),
                 ("search", {"query": "x", "k": "five"}, "search's k is 'five': Input should be a valid integer"),
@@ -82,7 +83,7 @@ def test_ask_and_search_over_http_with_progress(server: Any, service: Service, a
 def test_a_module_of_ones_own_is_searched_and_tells_no_password(start: Any, caplog: Any) -> None:
     def retriever(query: str, k: int = 3) -> list[str]:
         if query == "down":
-            raise RuntimeError("cannot reach http://admin:hunter2@10.0.0.5/search")
+            raise RuntimeError(f"cannot reach http://admin:hunter2@10.0.0.5/search, asked for {query}")
         return ["The Funzol River flows into the Pasmur Sea.", "Bulgorton lies inland."][:k]
 
     program = SimpleNamespace(retriever=retriever)
@@ -100,6 +101,7 @@ def test_a_module_of_ones_own_is_searched_and_tells_no_password(start: Any, capl
     ]
     assert failed.isError and "cannot reach http://***@10.0.0.5/search" in str(failed.content)
     assert "hunter2" not in str(failed.content) + caplog.text
+    assert "a search failed" in caplog.text and "asked for down" not in caplog.text
 
 
 def test_what_breaks_in_a_search_stays_in_the_log(make: Any, start: Any, caplog: Any, monkeypatch: Any) -> None:

@@ -4,6 +4,7 @@ import http.client
 import json
 import time
 import urllib.error
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -12,6 +13,7 @@ import pytest
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
+from raisf.programs.conversation import Conversation
 from raisf.serving.openai_api import read_chat
 from raisf.serving.service import Served, Service
 from tests.raisf.serving.conftest import until
@@ -75,6 +77,20 @@ def test_earlier_turns_make_the_question_stand_alone(client: Any, service: Servi
     assert given.usage.prompt_tokens > alone.usage.prompt_tokens and given.usage.unmetered_calls == 0
     short = client.chat.completions.create(model="ra-isf", messages=turns, extra_body={"max_calls": 1})
     assert short.trace["root"]["route"] == "budget" and short.usage.lm_calls == 1
+
+
+def test_earlier_turns_are_read_as_the_program_is_served_to_read_them(client: Any, service: Service) -> None:
+    """Else a compiled conversation that the server was given would read nothing."""
+
+    class Compiled(Conversation):
+        def standalone(self, question: str, turns: Any, run: Any = None) -> str:
+            return f"{question} number {len(turns)}"
+
+    served = service.served["ra-isf"]
+    service.served["ra-isf"] = replace(served, conversation=Compiled(served.program))
+    turns = [*say("Which river?"), {"role": "assistant", "content": "It"}, *say("And where?")]
+    given = client.chat.completions.create(model="ra-isf", messages=turns)
+    assert given.trace["root"]["question"] == "And where? number 2"
 
 
 def test_a_question_that_is_left_while_it_is_rewritten_stops(server: Any, service: Service, script: Any) -> None:

@@ -18,6 +18,9 @@ from raisf import cli
 from raisf.commands.live import ask_live
 from raisf.commands.options import ProgramChoice
 from raisf.lm.local import engine
+from raisf.programs.conversation import Conversation
+from raisf.serving.app import make_app
+from raisf.serving.limits import Limits
 from raisf.serving.server import AppServer
 from raisf.serving.service import Service
 from raisf.utils.errors import InputError
@@ -146,3 +149,25 @@ def test_programs_are_named_after_what_they_are_asked_over(
     ):
         assert cli.main(["serve", *words, "--port", "0", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["programs"] == names
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_the_command_line_says_of_clients_holds_for_them(
+    told: bool, rivers: Any, service: Service, monkeypatch: Any, tmp_path: Path
+) -> None:
+    made, servers, read = list[Any](), list[Any](), list[Path]()
+    monkeypatch.setattr("raisf.serving.app.make_app", lambda *given: (made.append(given), make_app(*given))[1])
+    monkeypatch.setattr(AppServer, "serve", lambda self: servers.append(self))
+    monkeypatch.setattr(Conversation, "take_rewriting", lambda self, path: read.append(path))
+    monkeypatch.setattr("signal.signal", lambda *given: None)
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["rag"].program)
+    limits = "--concurrency 3 --rate 7 --question-seconds 9 --max-calls 5 --log-questions --allow-host raisf.example"
+    folder, compiled = tmp_path, tmp_path / "conversation.json"
+    words = [*limits.split(), "--documents", str(folder), "--conversation", str(compiled)] if told else []
+    assert cli.main(["serve", str(rivers.path), "--program", "rag", "--port", "0", *words]) == 0
+    ((opened, access, documents, _),), (server,) = made, servers
+    assert opened.limits == (Limits(3, 7, 9.0, 5) if told else Limits())
+    assert opened.log_questions == told and documents == (folder if told else None)
+    assert read == ([compiled] if told else [])
+    # Where no proxy was told of, any client could give another's address, and so have a rate of its own.
+    assert ("raisf.example" in access.hosts) == server._server.config.proxy_headers == told
