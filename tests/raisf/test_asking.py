@@ -48,6 +48,12 @@ def test_an_answer_of_which_nothing_could_be_read_is_no_success(
     assert "no output of the LM could be read: try another format" in caplog.text
 
 
+def test_a_long_question_is_no_path(mumbling: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """The system refuses to look for a file of such a name."""
+    assert cli.main(["ask", f"Who, {'of all ' * 100}?", "--program", "direct", *mumbling]) == 1
+    assert "no output of the LM could be read" in caplog.text
+
+
 def test_several_questions_at_once_are_told_to_be_one(caplog: pytest.LogCaptureFixture) -> None:
     cli.main(["ask", "Who founded Velm?\nWhere is it?", "--program", "direct", "--lm", "pocket"])
     assert "these 2 lines are asked as one question; raisf chat < FILE" in caplog.text

@@ -94,7 +94,7 @@ class Command(click.Command):
         if args and args[0] in self.actions:
             return self.actions[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         # Else a misspelt action would be taken for documents, of which an option is missing.
-        if args and not Path(args[0]).exists() and (near := get_close_matches(args[0], self.actions, n=1)):
+        if args and (near := get_close_matches(args[0], self.actions, n=1)) and not Path(args[0]).exists():
             empty = super().make_context(info_name, [], parent, resilient_parsing=True)
             raise click.UsageError(f"Nothing is at {args[0]!r}. Did you mean '{info_name} {near[0]}'?", empty)
         given = [one for one in args if one != "--json"]  # which shows the same result
