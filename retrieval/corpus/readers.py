@@ -102,7 +102,7 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
             if not any(char.isalnum() or (category(char) in signs and char not in _DRAWN) for char in piece):
                 continue  # a rule, an ornament
             number += 1
-            within = section.lines[paragraph] if section.lines and (paragraph or start) else ()
+            within = section.lines[paragraph] if section.lines and (paragraph or start or not section.level) else ()
             line = within[bisect_right(within, start, key=itemgetter(0)) - 1][1] if within else None
             place = section.place if line is None else {"line": line}
             metadata = {**place, "section": heading} if heading else place

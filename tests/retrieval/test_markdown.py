@@ -105,6 +105,23 @@ def test_headings_of_both_kinds_part_a_file_and_are_cited_by_their_lines(tmp_pat
     ]
 
 
+@pytest.mark.parametrize(
+    ("file", "above"),
+    [
+        ("a.md", "---\ntitle: Fees\ntags: [a]\n---\n"),
+        ("a.md", "<!-- A licence,\nof two lines. -->\n"),
+        ("a.mdx", 'import A from "a"\n'),
+        ("a.rst", ".. A licence,\n   of two lines.\n"),
+    ],
+)
+def test_what_no_heading_stands_above_is_cited_by_its_own_line(file: str, above: str, tmp_path: Path):
+    (tmp_path / file).write_text(f"{above}\nThe fee is due in May.\n\nRules\n-----\n\nPay.\n")
+    begins = above.count("\n") + 2
+    fee, rules = read_documents(tmp_path / file)
+    assert (fee.text, fee.metadata["line"]) == ("The fee is due in May.", begins)
+    assert rules.metadata["line"] == begins + 2
+
+
 def test_a_heading_without_text_leads_those_below_it_or_stands_alone(tmp_path: Path):
     (tmp_path / "log.md").write_text(
         "# Changes\n## 1.2 - 2024\n### Added\n\n- Bread.\n### Fixed:\nButter.\n## 1.1 - 2023\n## Ada, 555\n### Bob\n"
