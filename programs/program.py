@@ -38,7 +38,7 @@ from raisf.programs.state import OPTIONS, check_fields, harmless
 from raisf.programs.trace import Node, Trace, fold_duplicates
 from raisf.retrieval.adapting import Adapted, as_retriever, searched
 from raisf.retrieval.passage import Retriever
-from raisf.utils.checks import check, check_count, is_number
+from raisf.utils.checks import MOST_SECONDS, check, check_count, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.predictors import require_lm
 from raisf.utils.text import clean
@@ -76,8 +76,8 @@ class Program(dspy.Module):
         super().__init__()
         self.retriever = retriever
         check_count("max_calls", max_calls, none="no limit")
-        good = max_seconds is None or (is_number(max_seconds) and max_seconds > 0)
-        check("max_seconds", max_seconds, good, "more than 0, or None for no limit")
+        good = max_seconds is None or (is_number(max_seconds) and 0 < max_seconds <= MOST_SECONDS)
+        check("max_seconds", max_seconds, good, f"more than 0, {MOST_SECONDS:,} at most, or None for no limit")
         self.max_calls = max_calls
         self.max_seconds = max_seconds
 

@@ -7,6 +7,9 @@ from typing import Any, cast, get_args
 
 from raisf.utils.errors import InputError
 
+MOST_SECONDS = 1_000_000_000
+"""Thirty years; the system's clock ends somewhere beyond."""
+
 
 def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""

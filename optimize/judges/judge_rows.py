@@ -222,7 +222,8 @@ def _said(row: dspy.Example) -> list[Any]:
 def _asked_lm(row: dict[str, Any]) -> str | None:
     """Which LM a collected row comes of; None where gold labelled it."""
     source = row.get("source")
-    return source.get("by") if isinstance(source, dict) else None
+    lm = source.get("by") if isinstance(source, dict) else None
+    return lm if isinstance(lm, str) else None
 
 
 def _same(one: str, other: str) -> bool:
@@ -262,6 +263,7 @@ def _example(path: Path, number: int, judge: str, row: dict[str, Any]) -> dspy.E
 def _expected(judge: str, row: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """What a row of a judge needs: a field, what it must be, and whether it is."""
     yield "question", "a text", _is_text(row.get("question"))
+    yield "origin", "a text, or left out", isinstance(row.get("origin"), str | None)
     if judge == "decomposition":
         yield "sub_questions", "a list of texts", _are_texts(row.get("sub_questions"))
     elif judge == "relevance" and "relevant_ids" in row:

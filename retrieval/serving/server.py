@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -98,6 +98,8 @@ async def _respond(answer: Awaitable[bytes]) -> Response:
         return _refuse(400, str(error))
     except _TooLarge as error:
         return _refuse(413, str(error))
+    except ClientDisconnect:  # it went while it sent: nobody reads this
+        return Response(status_code=499)
     except asyncio.CancelledError:
         return _refuse(503, "the server was told to stop, and the search took too long: ask again")
     except Exception as error:

@@ -28,7 +28,7 @@ def read(folder: Path, judge: str, **changed: object) -> JudgeRows:
 
 
 def test_rows_of_ones_own_are_read(tmp_path):
-    rows = read(tmp_path, "relevance", **LISTED, passage=None, verdict=None, weight=2, source={"id": "mine"}).of
+    rows = read(tmp_path, "relevance", **LISTED, passage=None, verdict=None, weight=2, source={"by": ["mine"]}).of
     assert [len(found) for found in rows.values()] == [2, 2, 2]
     assert rows["relevance"][1].verdict == "relevant" and "source" not in rows["relevance"][1]
     assert rows["know"][0].inputs().keys() == ["question"]
@@ -38,6 +38,7 @@ def test_rows_of_ones_own_are_read(tmp_path):
     ("judge", "changed", "told"),
     [
         ("know", {"question": 7}, "'question' must be a text; found 7"),
+        ("know", {"origin": ["Where?"]}, "'origin' must be a text, or left out; found ['Where?']"),
         ("know", {"verdict": "Know"}, "'verdict' must be 'know' or 'unknown'; found 'Know'"),
         ("know", {"verdict": True}, "'verdict' must be 'know' or 'unknown'; found True"),
         ("know", {"verdict": None}, "'verdict' must be 'know' or 'unknown'; found no 'verdict' in it"),

@@ -112,6 +112,8 @@ WRONG = {
     "an empty filter without an index": ["ask", "Who?", "--program", "direct", "--where", ""],
     "a retriever as an option": ["ask", "Who?", "--program", "direct", "--set", "retriever=5"],
     "a name as an option": ["ask", "Who?", "--program", "direct", "--set", "name=rag"],
+    "brackets without end as an option": ["ask", "Who?", "--program", "direct", "--set", f"max_calls={'[' * 9000}"],
+    "thirty years as an option": ["ask", "Who?", "--program", "direct", "--set", "max_seconds=1e10"],
     "a list as an option": ["ask", "Who?", "--program", "direct", "--set", "max_calls=[1]"],
     "a demo into a file": ["demo", "--out", __file__],
 }

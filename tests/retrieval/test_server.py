@@ -135,6 +135,17 @@ def test_a_length_that_is_none_is_answered(length: str, server: IndexServer):
         assert b" 400 " in connection.recv(1 << 16)
 
 
+def test_a_client_that_leaves_while_it_sends_is_no_failed_search(
+    index: Index, serving: Serving, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
+):
+    with serving(index) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(b'POST / HTTP/1.0\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{"query": ')
+            wait_for(lambda: server._server.server_state.connections)
+        wait_for(lambda: not server._server.server_state.connections)
+    assert not caplog.records
+
+
 def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.MonkeyPatch, serving: Serving):
     monkeypatch.setattr(connections, "SLOWEST", 0.3)
     with serving(index) as server:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from raisf.utils.checks import MOST_SECONDS
 from raisf.utils.text import text_of
 from raisf.utils.urls import is_address
 
@@ -26,8 +27,6 @@ class _Here(click.Path):
 
 FILE = _Here(path_type=Path)
 FOLDER = _Here(path_type=Path, file_okay=False)
-MOST_SECONDS = 1_000_000_000
-"""Thirty years; the system's clock ends somewhere beyond."""
 
 
 def at_least(least: int) -> click.IntRange:
@@ -69,7 +68,7 @@ def switch(text: str) -> tuple[str, Any]:
         raise click.BadParameter(f"expected NAME=VALUE, found {text!r}")
     try:
         found = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = value
     if isinstance(found, list | dict):
         raise click.BadParameter(f"expected a number, true, false, null or a text, found {value}")
