@@ -21,7 +21,7 @@ WARM_UP_STEPS, DECAY_FROM = 30, 0.25
 class Trainer:
     """Weights in float32, computed with in bfloat16: twice the speed, with nothing lost.
 
-    But for CPUs without instructions for it, which take a multiple of float32's time: there it is float32.
+    But on CPUs that multiply it more slowly than float32: there it is float32.
     """
 
     def __init__(self, model: "PreTrainedModel") -> None:

@@ -27,17 +27,28 @@ def fast(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1000)
 
 
-def test_bfloat16_is_chosen_where_the_cpu_has_it_and_the_model_is_not_tiny(llama, t5, fast, monkeypatch):
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ({"avx512_bf16": True}, "bfloat16"),
+        ({"avx512_bf16": False, "amx_bf16": True}, "bfloat16"),
+        ({"avx512_bf16": True, "amx_bf16": True, "cpu_name": "Intel Xeon"}, "bfloat16"),
+        ({"avx512_bf16": True, "amx_bf16": False, "cpu_name": "Intel Xeon"}, None),  # there float32 is faster
+        ({"avx512_bf16": False}, None),
+        ({"architecture": "aarch64"}, None),
+    ],
+)
+def test_bfloat16_is_chosen_where_the_cpu_multiplies_it_fast(llama, fast, monkeypatch, found, chosen):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+    assert choose_precision(llama) == chosen
+
+
+def test_bfloat16_is_not_chosen_for_tiny_models_t5_and_gpus(llama, t5, fast, monkeypatch):
     assert choose_precision(llama) == "bfloat16"
     assert choose_precision(t5) is None
     monkeypatch.setattr(weights, "LEAST_PARAMETERS", 10**6)
     assert choose_precision(llama) is None
     monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1000)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": True})
-    assert choose_precision(llama) == "bfloat16"
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
-    assert choose_precision(llama) is None
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_precision(llama) is None  # a GPU takes the weights' own
 
