@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from raisf.lm.scripted import ScriptedLM
+from raisf.programs.baselines.iter_retgen import IterRetGen
+from raisf.serving.service import Served
+
 pytestmark = pytest.mark.slow
 DONE = ".answer:not(.working)"
 FOCUSED = "document.activeElement."
@@ -32,3 +36,23 @@ def test_a_question_that_is_stopped_says_how_long_it_took(page: Any, script: Any
     page.reload()
     page.wait_for_selector(".again")
     assert seconds(page) == stopped > 1
+
+
+def test_the_sentence_of_a_program_that_works_in_steps_is_marked_where_it_is_seen(
+    page: Any, service: Any, rivers: Any
+) -> None:
+    said = {
+        "reasoning": "It ends.",
+        "evidence": "The Funzol River flows into the Pasmur Sea.",
+        "answer": "Sea",
+    }
+    program = IterRetGen(rivers, k=2)
+    program.set_lm(ScriptedLM(lambda fields: said))
+    service.served["steps"] = Served("steps", program)
+    page.reload()
+    put(page, "Where does the Funzol River end?", "steps")
+    page.wait_for_selector(DONE)
+    for _ in range(2):
+        assert page.locator(".step mark:visible").all_inner_texts() == ["It flows into the Pasmur Sea below Oltrey."]
+        page.reload()
+        page.wait_for_selector(DONE)

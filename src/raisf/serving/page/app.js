@@ -139,7 +139,7 @@ class NodeView {
     const step = make("div", { class: "step" });
     if (generation && generation !== query) step.append(make("p", {}, data(generation, "quote")));
     if (query) step.append(make("p", {}, "searched ", data(query, "query")));
-    step.append(...passages.map((passage) => this.run.passage(passage, this.place)));
+    step.append(...passages.map((passage) => this.run.passage(passage, `${this.place} ${number}`)));
     const old = this.steps.children[number - 1];
     old ? old.replaceWith(step) : this.steps.append(step);
     if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
@@ -155,7 +155,7 @@ class NodeView {
       this.quote.replaceChildren(data(evidence, "quote"), " ", make("span", { class: "why" }, cited ? data(cited) : "",
         found_afterwards ? `${cited ? ", " : ""}found afterwards: the reader quoted nothing` : ""));
       this.quote.hidden = false;
-      const own = [...this.facts.querySelectorAll(".passage")];
+      const own = [...(this.found.hidden ? this.steps : this.facts).querySelectorAll(".passage")];
       const relevant = own.filter((one, at) => from_passage ? at + 1 === from_passage : one.dataset.verdict === "relevant");
       highlight(evidence, relevant.length ? relevant : own);
     }
