@@ -56,3 +56,16 @@ def test_the_sentence_of_a_program_that_works_in_steps_is_marked_where_it_is_see
         assert page.locator(".step mark:visible").all_inner_texts() == ["It flows into the Pasmur Sea below Oltrey."]
         page.reload()
         page.wait_for_selector(DONE)
+
+
+def test_a_question_that_is_left_says_that_this_stopped_it(page: Any, script: Any) -> None:
+    put(page, "number 1", "ra-isf")
+    page.wait_for_selector(DONE)
+    put(page, "slow?")
+    assert script.begun.wait(60)
+    page.click("#past [aria-current]")  # itself
+    assert page.locator(".working").count() == 1
+    page.click("#past li:nth-child(2) button")
+    assert page.inner_text(".answer") == "A1"
+    page.click("#past li:has-text('You left this question')")
+    assert "You left this question" in page.inner_text(".run")

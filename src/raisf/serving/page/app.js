@@ -313,6 +313,7 @@ class RunView {
 
 // ---- asking
 
+const STOPPED = "You stopped this question.", LEFT = "You left this question before the answer came, which stopped it.";
 let asking = null;
 let current = null; // the id of the question that is shown
 
@@ -324,7 +325,7 @@ async function answer(view, signal) {
     for await (const event of eventsOf(response)) view.take(event);
     if (!view.state) throw new Error("the connection ended before the answer came");
   } catch (problem) {
-    if (signal.aborted) view.fail("You stopped this question.", "stopped");
+    if (signal.aborted) view.fail(signal.reason, "stopped");
     else view.fail(reasonOf(problem), "failed", problem instanceof NoKey ? "Enter key" : "Ask again");
   } finally {
     clearInterval(ticking);
@@ -333,7 +334,7 @@ async function answer(view, signal) {
 }
 
 async function askAll(question, programs) {
-  asking?.abort();
+  asking?.abort(LEFT);
   const mine = (asking = new AbortController());
   const views = programs.map((program) => new RunView(question, program));
   const entry = { id: Date.now().toString(36), question, runs: programs.map((program) => ({ program })) };
@@ -358,7 +359,7 @@ function show(views, id) {
 }
 
 function showNothing() {
-  asking?.abort();
+  asking?.abort(LEFT);
   $("runs").replaceChildren();
   $("empty").hidden = false;
   $("question").value = "";
@@ -403,7 +404,8 @@ function drawPast() {
 }
 
 function reopen(entry) {
-  asking?.abort();
+  if (asking && entry.id === current) return; // it is under way, and shown
+  asking?.abort(LEFT);
   const views = entry.runs.map((run) => {
     const view = Object.assign(new RunView(entry.question, run.program), { reopened: true, cost: run.cost ?? null });
     if (run.trace || run.state === "answered") view.done(run.answer, run.trace, run.confidence);
@@ -535,7 +537,7 @@ $("question").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !composes(event)) { event.preventDefault(); $("form").requestSubmit(); }
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !composes(event) && !document.querySelector("dialog[open]")) asking?.abort();
+  if (event.key === "Escape" && !composes(event) && !document.querySelector("dialog[open]")) asking?.abort(STOPPED);
   if (event.key === "/" && !/^(TEXTAREA|INPUT|SELECT)$/.test(document.activeElement.tagName)) { event.preventDefault(); $("question").focus(); }
 });
 $("key-form").addEventListener("submit", (event) => {
@@ -543,8 +545,8 @@ $("key-form").addEventListener("submit", (event) => {
   event.preventDefault(); // no header can carry it
   tellOfKey("A key is of ASCII characters only, and this one has others.");
 });
-$("stop").addEventListener("click", () => asking?.abort());
-$("forget").addEventListener("click", () => { asking?.abort(); localStorage.removeItem(PAST); drawPast(); });
+$("stop").addEventListener("click", () => asking?.abort(STOPPED));
+$("forget").addEventListener("click", () => { asking?.abort(STOPPED); localStorage.removeItem(PAST); drawPast(); });
 $("source").addEventListener("close", () => { // a link's source is closed for good: a reload shows what is shown now
   if (linked(location.hash)) history.replaceState(null, "", current ? `#q=${current}` : location.pathname);
 });
