@@ -69,3 +69,28 @@ def test_a_question_that_is_left_says_that_this_stopped_it(page: Any, script: An
     assert page.inner_text(".answer") == "A1"
     page.click("#past li:has-text('You left this question')")
     assert "You left this question" in page.inner_text(".run")
+
+
+def test_the_focus_stays_where_it_was_when_that_is_drawn_anew(page: Any, script: Any) -> None:
+    put(page, "slow Bulgorton?")
+    assert script.begun.wait(60)
+    page.focus(".passage summary")
+    page.keyboard.press("Enter")
+    focused = page.evaluate(f"{FOCUSED}innerText")
+    script.let_go.set()
+    page.wait_for_selector(DONE)
+    assert page.evaluate(f"{FOCUSED}tagName") == "SUMMARY" and page.evaluate(f"{FOCUSED}innerText") == focused
+    put(page, "number 2")
+    page.wait_for_selector(DONE)
+    page.focus("#past li:nth-child(2) button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".asked:has-text('slow Bulgorton?')")
+    assert page.evaluate(f"{FOCUSED}closest('#past li').innerText").startswith("slow Bulgorton?")
+
+
+def test_who_asks_again_by_keyboard_is_at_the_question(page: Any) -> None:
+    put(page, "Does it fail?")
+    page.focus(".again")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".again")
+    assert page.evaluate(f"{FOCUSED}id") == "question"

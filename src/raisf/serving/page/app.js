@@ -32,6 +32,16 @@ const data = (text, name = "") => make("bdi", { class: name, text, dir: "auto" }
 const share = (p) => (p == null ? null : make("span", { class: "p", text: `p ${p.toFixed(2)}` }));
 const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 
+// Draws anew what may hold the focus, which goes on to what has the same key by then: who reads by keyboard stays there.
+function redraw(holder, draw) {
+  const had = holder.contains(document.activeElement) ? document.activeElement : null;
+  const key = had?.closest("[data-key]")?.dataset.key;
+  draw();
+  if (!key || had.isConnected) return;
+  const same = [...holder.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key);
+  same?.querySelector(had.tagName)?.focus({ preventScroll: true });
+}
+
 // ---- talking to the server
 
 async function call(path, options = {}) {
@@ -132,7 +142,7 @@ class NodeView {
     this.passages[number - 1].judgement = judgement;
     const fresh = this.run.passage(this.passages[number - 1], this.place);
     fresh.open = this.drawn[number - 1].open;
-    this.drawn[number - 1].replaceWith(fresh);
+    redraw(this.found, () => this.drawn[number - 1].replaceWith(fresh));
     this.drawn[number - 1] = fresh;
   }
   step(number, { generation, query, passages }) {
@@ -267,7 +277,7 @@ class RunView {
     this.answer.classList.remove("working");
     this.answer.replaceChildren(data(answer || "unknown"));
     this.answer.classList.toggle("unknown", answer === "unknown");
-    if (trace) this.draw(trace);
+    if (trace) redraw(this.tree, () => this.draw(trace));
     this.drawCost();
   }
   draw(trace) { // the whole tree anew, in which repeated work is shown once
@@ -351,6 +361,7 @@ async function askAll(question, programs) {
 }
 
 function show(views, id) {
+  keepFocus($("runs"));
   $("empty").hidden = true;
   $("runs").replaceChildren(...views.map((view) => view.element));
   current = id;
@@ -360,6 +371,7 @@ function show(views, id) {
 
 function showNothing() {
   asking?.abort(LEFT);
+  keepFocus($("runs"));
   $("runs").replaceChildren();
   $("empty").hidden = false;
   $("question").value = "";
@@ -367,9 +379,13 @@ function showNothing() {
   drawPast();
 }
 
-// Hides what may have the focus: who types would be nowhere then.
+// Before something goes that may hold the focus: who types would be nowhere then.
+function keepFocus(element) {
+  if (element.contains(document.activeElement)) $("question").focus();
+}
+
 function hide(element, hidden) {
-  if (hidden && element === document.activeElement) $("question").focus();
+  if (hidden) keepFocus(element);
   element.hidden = hidden;
 }
 
@@ -395,10 +411,10 @@ function remember(entry) {
 
 function drawPast() {
   const entries = past();
-  $("past").replaceChildren(...entries.map((entry) => make("li", {}, make("button", {
+  redraw($("past"), () => $("past").replaceChildren(...entries.map((entry) => make("li", { "data-key": entry.id }, make("button", {
     type: "button", "aria-current": entry.id === current ? "true" : null, on: () => reopen(entry),
   }, make("span", { class: "q", text: entry.question.slice(0, 200), dir: "auto" }),
-    make("span", { class: "a", text: entry.runs.map((run) => run.answer ?? "not finished").join(" · ").slice(0, 200), dir: "auto" })))));
+    make("span", { class: "a", text: entry.runs.map((run) => run.answer ?? "not finished").join(" · ").slice(0, 200), dir: "auto" }))))));
   $("none").hidden = entries.length > 0;
   hide($("forget"), !entries.length);
 }
