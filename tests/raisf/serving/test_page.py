@@ -172,6 +172,7 @@ def test_past_questions_show_how_they_ended_where_there_is_no_tree(page: Any, se
         page.click(f"#past li:nth-child({number}) button")
         assert page.inner_text(".answer") == answer and told in page.inner_text(".run")
     assert page.locator(".error").count() == 0 and "0 LM calls" in page.inner_text(".cost")
+    assert "search" not in page.inner_text(".cost")  # of one's own module nobody counts them
 
 
 def test_a_key_is_asked_for_until_it_fits_and_one_may_leave(browser: Any, make: Any, start: Any) -> None:

@@ -302,8 +302,9 @@ class RunView {
   drawCost() {
     const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
     const seconds = this.state && this.cost ? cost.seconds : this.elapsed();
+    const untold = this.state === "answered" && !this.trace && !cost.retrievals; // a module of one's own, whose searches nobody counts
     const parts = !this.cost && this.reopened ? [] : [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + (cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : ""),
-      plural(cost.retrievals, "search").replace("searchs", "searches"), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
+      ...(untold ? [] : [plural(cost.retrievals, "search").replace("searchs", "searches")]), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
     const sure = this.confidence == null ? null : `confidence ${this.confidence.toFixed(2)}`;
     this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "",
       sure ? make("span", { class: this.confidence < 0.5 ? "unread" : null, text: sure, title: CONFIDENCE }) : "", ...parts.map((text) => make("span", { text })));
