@@ -493,11 +493,20 @@ function follow() {
   entry ? reopen(entry) : showNothing();
 }
 
+// What finds a passage in a text file, for an address: its first words as they stand there, without the headings above.
+function fragment({ text, metadata }) {
+  const above = metadata.section ? `${metadata.section.replace(/[ :]+$/, "")}: ` : "";
+  const own = text.startsWith(above) ? text.slice(above.length) : text;
+  const start = [...own].slice(0, 80).join("");
+  const words = start === own ? own : start.replace(/\s+\S*$/, ""); // a fragment ends where a word does
+  return `#:~:text=${encodeURIComponent(words).replaceAll("-", "%2D")}`;
+}
+
 async function openFile(program, passage) {
   const tab = window.open("about:blank"); // before anything is awaited, or it counts as a pop-up
   try {
     const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
-    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent([...passage.text].slice(0, 80).join(""))}`;
+    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : fragment(passage);
     const file = URL.createObjectURL(await response.blob());
     if (response.headers.get("content-disposition")) { // a browser would show its bytes
       tab?.close();
