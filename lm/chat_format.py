@@ -10,7 +10,7 @@ import ast
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -86,13 +86,46 @@ def chat_call(messages: Sequence[dict[str, Any]], bools: bool = False) -> ChatCa
     signature, markers = read
     pairs = zip(turns[:-1:2], turns[1:-1:2], strict=True) if len(turns) % 2 else ()
     last = turns[-1]["content"]
-    _, found, form = last.rpartition(_REMINDER)
-    reminder = found + form if found else ""  # behind earlier turns of a conversation, too
+    reminder = _reminder_of(last)  # behind earlier turns of a conversation, too
     demos = []
     for asked, said in pairs:
         inputs = _inputs(asked["content"].removesuffix(reminder), signature, markers)
         demos.append({**inputs, **_outputs(said["content"], signature, markers)})
     return ChatCall(signature, demos, _inputs(last.removesuffix(reminder), signature, markers), markers)
+
+
+def earlier_turns(
+    call: ChatCall, between: Sequence[dict[str, Any]], last: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Inputs and outputs of a call's earlier turns (`dspy.History`), without its demonstrations.
+
+    Outputs are read as DSPy's adapters write them, in no more time than their length takes.
+
+    Args:
+        call: What the first message and the last were read as.
+        between: The messages between these.
+        last: The last one's text.
+    """
+    reminder = _reminder_of(last)
+    for asked, said in zip(between[::2], between[1::2], strict=False):
+        if reminder and asked["content"].endswith(reminder):
+            inputs = _inputs(asked["content"].removesuffix(reminder), call.signature, call.markers)
+            yield inputs, _written_outputs(said["content"], call)
+
+
+def _reminder_of(last: str) -> str:
+    _, found, form = last.rpartition(_REMINDER)
+    return found + form if found else ""
+
+
+def _written_outputs(text: str, call: ChatCall) -> dict[str, Any]:
+    if call.markers.kind != "json":
+        return _marked(text, [*call.signature.output_fields, "completed"], call.markers.kind == "xml")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @functools.lru_cache(256)

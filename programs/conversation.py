@@ -96,10 +96,10 @@ class Conversation(dspy.Module):
     def standalone(self, question: str, turns: Sequence[Turn], run: Run | None = None) -> str:
         """The question so that it needs no other: one LM call, and none where nothing was said before.
 
-        The question itself where the LM's output cannot be read, repeats an earlier turn or is no question ("I cannot
-        rewrite it."), where no call is left for it, and where nobody has shown the LM how: one that continues text
-        (pocket, smollm2) needs demonstrations or an adapter of its own, without which it makes other questions of those
-        that stand alone.
+        The question itself where the LM's output cannot be read, repeats an earlier answer or the question before, or
+        is no question ("I cannot rewrite it."), where no call is left for it, and where the LM does not reword: pocket
+        never does, and smollm2 needs demonstrations or an adapter of its own, without which it makes other questions
+        of those that stand alone.
 
         Args:
             question: The last.
@@ -119,7 +119,9 @@ class Conversation(dspy.Module):
         except BudgetSpent:
             return question
         standalone = _question_in(str(prediction.standalone)) if prediction else ""
-        repeats = normal(standalone) in {normal(turn.text) for turn in turns} - {normal(question)}
+        asked = [turn for turn in turns if turn.speaker == "user"][-1:]  # what was asked further back may come again
+        said = [turn for turn in turns if turn.speaker != "user"]
+        repeats = normal(standalone) in {normal(turn.text) for turn in said + asked} - {normal(question)}
         # "I would like to know where she was born" looks like a refusal too, and may be reworded.
         declines = is_unknown(standalone) or (refuses(standalone) and not refuses(question))
         states = asks(question) and not asks(standalone)  # "No rewriting needed.", or the answer itself

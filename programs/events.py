@@ -127,14 +127,14 @@ OUTCOME = tuple(name for name in AnswerEvent.model_fields if name not in ("type"
 
 
 class GrowingTrace:
-    """The trace as far as events have told it.
+    """The trace as far as events have told it; the answer of a node that has not ended is empty.
 
     Args:
         system: The program's name.
     """
 
     def __init__(self, system: str) -> None:
-        self._nodes: dict[str, Node] = {ROOT: Node(question="")}
+        self._nodes: dict[str, Node] = {ROOT: Node(question="", answer="")}
         self.trace = Trace(system=system, root=self._nodes[ROOT], cost=Cost())
 
     def add(self, event: Event) -> None:
@@ -167,6 +167,6 @@ class GrowingTrace:
 
     def _node(self, place: str) -> Node:
         if place not in self._nodes:
-            self._nodes[place] = Node(question="")
+            self._nodes[place] = Node(question="", answer="")
             self._node(place.rpartition(".")[0]).sub_questions.append(self._nodes[place])
         return self._nodes[place]

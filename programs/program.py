@@ -42,6 +42,7 @@ from raisf.utils.checks import MOST_SECONDS, check, check_count, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.predictors import require_lm
 from raisf.utils.text import clean
+from raisf.utils.usage import shared_usage
 
 logger = logging.getLogger(__name__)
 
@@ -259,7 +260,7 @@ class Program(dspy.Module):
         if run.max_seconds is not None:
             load_weights(self)  # else the first question's seconds would go by with that
             run.begin()
-        with dspy.track_usage() as run.usage:
+        with shared_usage() as run.usage:
             try:
                 root = self._answer(run, clean(reword(question, run) if reword else question))
             except BaseException as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import Any
 
@@ -43,8 +44,16 @@ class Calls(BaseCallback):
             self.count(-1)
 
 
+_call: ContextVar[list[Any] | None] = ContextVar("call", default=None)
+
+
 class _Shared(UsageTracker):
-    """A tracker that is not copied."""
+    """A tracker that is not copied. It tells the call under way, too (`usage_of_call`)."""
+
+    def add_usage(self, lm: str, usage_entry: dict[str, Any]) -> None:
+        super().add_usage(lm, usage_entry)
+        if (call := _call.get()) is not None:
+            call.append(usage_entry)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Shared":
         return self
@@ -58,6 +67,16 @@ def shared_usage() -> Iterator[UsageTracker]:
         shared.usage_data = usage.usage_data
         with dspy.context(usage_tracker=shared):
             yield shared
+
+
+def usage_of_call() -> list[Any] | None:
+    """What the call that begins here will have told of its usage; None outside of `shared_usage`.
+
+    It stays empty where DSPy's cache answers.
+    """
+    call = list[Any]() if isinstance(dspy.settings.usage_tracker, _Shared) else None
+    _call.set(call)
+    return call
 
 
 def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:

@@ -122,6 +122,15 @@ def test_what_repeats_an_earlier_turn_is_no_question() -> None:
     assert Conversation(program).standalone("Where was she born?", turns) == "Where was she born?"
 
 
+def test_what_was_asked_before_the_last_question_may_be_asked_again() -> None:
+    program = Direct()
+    program.set_lm(ScriptedLM(answer))
+    born = [Turn("user", "Where was Ada Hill born?"), Turn("assistant", "unknown")]
+    turns = [*born, Turn("user", "What did Ada Hill write?"), Turn("assistant", "plays")]
+    assert Conversation(program).standalone("And her birthplace?", turns) == "Where was Ada Hill born?"
+    assert Conversation(program).standalone("What did she write?", born) == "What did she write?"
+
+
 def test_half_a_surrogate_pair_is_an_error_in_a_question_and_replaced_in_a_turn() -> None:
     program = Direct()
     program.set_lm(lm := ScriptedLM(answer))

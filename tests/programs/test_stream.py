@@ -1,12 +1,14 @@
 """`program.stream(question)`: what a page, a terminal and a client see while a question is answered."""
 
 import asyncio
+import io
 import threading
 import time
 from typing import Any
 
 import dspy
 import pytest
+from rich.console import Console
 
 from raisf.lm.connect import connect
 from raisf.lm.local import engine
@@ -24,7 +26,7 @@ from raisf.programs.events import (
 from raisf.programs.live import live_module, stream
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, build, searches
-from raisf.programs.trace import Node, Trace
+from raisf.programs.trace import Node, Trace, render
 from raisf.utils.errors import InputError, LMError
 
 
@@ -48,6 +50,17 @@ def tree(scripted: Any, plan: Any, shelf: Any, **options: Any) -> RAISF:
     plans = {"root": plan(subs=["left side", "right of #1"]), "left": plan(know=True), "right": plan(relevant=2)}
     program.set_lm(scripted(**plans))
     return program
+
+
+def test_a_tree_that_grows_shows_no_answer_of_what_is_under_way(scripted: Any, plan: Any, shelf: Any) -> None:
+    growing, drawn = GrowingTrace("ra-isf"), list[str]()
+    for event in tree(scripted, plan, shelf).stream("root"):
+        growing.add(event)
+        console = Console(file=io.StringIO(), width=100)
+        console.print(render(growing.trace))
+        drawn.append(console.file.getvalue())  # type: ignore[attr-defined]
+    assert not any("unknown" in one for one in drawn[:-1])
+    assert any("left side →   ..." in one for one in drawn) and "root → A(root)" in drawn[-1]
 
 
 def test_the_events_of_a_tree_add_up_to_its_trace(scripted: Any, plan: Any, shelf: Any) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import dspy
 import pytest
 
-from raisf.lm.connect import adapter_for
+from raisf.lm.connect import adapter_for, connect
 from raisf.programs import tracing
+from raisf.programs.baselines.rag import RAG
 from raisf.programs.live import stream
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -140,6 +141,16 @@ def test_a_call_is_told_with_its_own_options(adapter, scripted, plan, traced):
     (call,) = traced.of("LM")
     told = json.loads(call.attributes["llm.invocation_parameters"])
     assert told == {"temperature": 0.7, "seed": 3, "max_tokens": 50}
+
+
+def test_tokens_of_a_call_that_dspys_cache_answered_are_not_told_again(faulty, shelf, collected):
+    """Collectors compute costs from them."""
+    program = RAG(shelf, k=1)
+    with faulty.serve() as endpoint, dspy.context(callbacks=[tracing.SpanCallback(collected.provider)]):
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        costs = [program(question="Whose tokens?").trace.cost for _ in range(2)]
+    spent = [span.attributes.get("llm.token_count.prompt") for span in collected.of("LM")]
+    assert spent == [costs[0].prompt_tokens, None] and costs[0].prompt_tokens and not costs[1].prompt_tokens
 
 
 def test_a_failure_ends_its_spans_and_is_told(scripted, plan, shelf, traced):

@@ -15,7 +15,7 @@ from raisf.experiments.opening import LMChoice
     "mcp",
     "  raisf mcp indexes/home\n"
     "  raisf mcp artifacts/a --lm openai/gpt-4o-mini\n"
-    '  {"mcpServers": {"handbook": {"command": "raisf", "args": ["mcp", "/path/to/indexes/handbook"]}}}',
+    '  {"mcpServers": {"handbook": {"command": "/path/to/.venv/bin/raisf", "args": ["mcp", "/path/to/indexes/home"]}}}',
     shows=False,
 )
 @targets_argument

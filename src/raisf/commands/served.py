@@ -113,6 +113,11 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         asked = replace(choice, index=place).named(lm)
         for name, program in labelled_programs(asked.program or "").items():
             add(name if len(indexes) < 2 else f"{name}@{label}", replace(asked, program=program))
+    if limits.conversation and not any(one.conversation and one.conversation.rewords() for one in served.values()):
+        raise InputError(
+            f"--conversation {limits.conversation} would do nothing: this LM takes each question as it stands (pocket "
+            "always, smollm2 where the file has no demonstrations); leave it out"
+        )
     _log()
     wanted = Limits(limits.concurrency, limits.rate, limits.question_seconds, choice.max_calls)
     return Service(served, wanted, limits.log_questions)

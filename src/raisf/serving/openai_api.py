@@ -8,12 +8,12 @@ makes a program an LM.
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from raisf.lm.chat_format import ChatCall, chat_call
+from raisf.lm.chat_format import ChatCall, chat_call, earlier_turns
 from raisf.programs.conversation import Turn
 from raisf.programs.events import DoneEvent, QuestionEvent
 from raisf.programs.trace import Cost
@@ -75,8 +75,8 @@ def read_chat(given: Any) -> ChatRequest:
         raise InputError(f'stream_options is {options!r:.40}: give an object such as {{"include_usage": true}}')
     return ChatRequest(
         model=given.get("model"),
-        question=last["content"] if call is None else _question_of(call),
-        turns=() if call else [Turn(turn["role"], turn["content"]) for turn in turns if turn["content"]],
+        question=last["content"] if call is None else _question_in(call.inputs),
+        turns=[turn for turn in _turns(call, turns, last["content"]) if turn.text],
         call=call,
         stream=bool(flag("stream", given.get("stream"))),
         usage=bool(flag("include_usage", (options or {}).get("include_usage"))),
@@ -199,11 +199,21 @@ def _message(given: Any) -> dict[str, str]:
     return {"role": role, "content": content or ""}
 
 
-def _question_of(call: ChatCall) -> str:
+def _turns(call: ChatCall | None, messages: Sequence[dict[str, str]], last: str) -> Iterator[Turn]:
+    """What was said before the last message; before a DSPy call it is what its `dspy.History` tells."""
+    if call is None:
+        yield from (Turn(message["role"], message["content"]) for message in messages)
+        return
+    for inputs, outputs in earlier_turns(call, messages, last):
+        yield Turn("user", _question_in(inputs))
+        yield Turn("assistant", str(outputs.get(_place_of(call)) or ""))
+
+
+def _question_in(fields: dict[str, Any]) -> str:
     """The field "question", else the only input, else all of them by name; a list's items are lines."""
     inputs = {
         name: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-        for name, value in call.inputs.items()
+        for name, value in fields.items()
         if value is not None
     }
     if "question" in inputs or len(inputs) == 1:
@@ -214,11 +224,15 @@ def _question_of(call: ChatCall) -> str:
 def _content(request: ChatRequest, done: DoneEvent) -> str:
     if request.call is None:
         return done.answer
-    names = list(request.call.signature.output_fields)
-    place = "answer" if "answer" in names else names[-1]
     root = done.trace and done.trace.root
     reason = (root.evidence or root.reason) if root else ""
-    return request.call.answer({"reasoning": reason, place: done.answer})
+    return request.call.answer({"reasoning": reason, _place_of(request.call): done.answer})
+
+
+def _place_of(call: ChatCall) -> str:
+    """The output that holds the answer."""
+    names = list(call.signature.output_fields)
+    return "answer" if "answer" in names else names[-1]
 
 
 def _finish(asked: Question) -> str:

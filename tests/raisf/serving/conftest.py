@@ -1,6 +1,7 @@
 """A service over scripted programs and a real index, in this process, on loopback."""
 
 import json
+import shutil
 import threading
 import time
 import urllib.request
@@ -172,6 +173,34 @@ def documents(tmp_path: Path) -> Path:
     (tmp_path / "atlas" / "rivers.md").write_text("# Rivers\n<script>window.hacked = true</script>\n")
     (tmp_path / "secret.txt").write_text("secret")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: Any) -> Iterator[Any]:
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda told: problems.append(told.text) if "Content Security" in told.text else None)
+    outside: list[str] = []
+    page.on("request", lambda request: None if request.url.startswith(server.url) else outside.append(request.url))
+    page.goto(server.url)
+    page.wait_for_selector("#program option", state="attached")
+    yield page
+    page.close()
+    assert not problems and not [url for url in outside if not url.startswith(("blob:", "data:"))]
 
 
 def until(condition: Callable[[], Any]) -> None:

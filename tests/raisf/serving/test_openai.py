@@ -13,7 +13,7 @@ import pytest
 from raisf.lm.connect import connect
 from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
-from raisf.programs.conversation import Conversation
+from raisf.programs.conversation import Conversation, Turn
 from raisf.serving.openai_api import read_chat
 from raisf.serving.service import Served, Service
 from tests.raisf.serving.conftest import until
@@ -254,3 +254,20 @@ def test_dspy_uses_a_program_as_an_lm(server: Any, ask: Any) -> None:
 def test_what_dspy_asks_is_asked_in_its_words(given: dict[str, Any], asked: str) -> None:
     messages = dspy.ChatAdapter().format(dspy.Signature(f"{', '.join(given)} -> answer"), [], given)
     assert read_chat({"messages": messages}).question == asked
+
+
+@pytest.mark.parametrize("kind", [dspy.ChatAdapter, dspy.JSONAdapter, dspy.XMLAdapter])
+def test_what_was_said_before_a_call_of_dspys_makes_its_question_stand_alone(
+    server: Any, service: Service, kind: Any
+) -> None:
+    before = {"question": "Which river flows through Bulgorton?", "reasoning": "Read.", "answer": "Funzol River"}
+    signature = dspy.Signature("question, history: dspy.History -> reasoning, answer")
+    demos = [dspy.Example(question="Which river is long?", reasoning="I know.", answer="Nile")]
+    given = {"question": "Where does it end?", "history": dspy.History(messages=[before])}
+    request = read_chat({"messages": kind().format(signature, demos, given)})
+    assert request.turns == [Turn("user", before["question"]), Turn("assistant", "Funzol River")]
+    lm = dspy.LM("openai/ra-isf", api_base=f"{server.url}/v1", api_key="none", cache=False)
+    with dspy.context(lm=lm, adapter=kind()):
+        assert dspy.Predict(signature)(**given).answer == "Pasmur Sea"
+    asked = [call["question"] for call in service.served["ra-isf"].program.know.lm.calls]
+    assert asked[:2] == ["Where does it end?", "Where does the Funzol River end?"]

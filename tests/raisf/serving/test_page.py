@@ -1,8 +1,6 @@
 """The page in a real Chromium: ask, watch, stop, fail, reload, and text that would like to be a page."""
 
 import hashlib
-import shutil
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
@@ -14,38 +12,9 @@ from raisf.serving.service import Served
 from raisf.utils.text import visible
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 DONE = ".answer:not(.working)"
 MINUTE = 60_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser: Any, server: Any) -> Iterator[Any]:
-    page = browser.new_page()
-    page.set_default_timeout(MINUTE)
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda told: problems.append(told.text) if "Content Security" in told.text else None)
-    outside: list[str] = []
-    page.on("request", lambda request: None if request.url.startswith(server.url) else outside.append(request.url))
-    page.goto(server.url)
-    page.wait_for_selector("#program option", state="attached")
-    yield page
-    page.close()
-    assert not problems and not [url for url in outside if not url.startswith(("blob:", "data:"))]
 
 
 def ask(page: Any, question: str) -> None:
@@ -203,6 +172,7 @@ def test_past_questions_show_how_they_ended_where_there_is_no_tree(page: Any, se
         page.click(f"#past li:nth-child({number}) button")
         assert page.inner_text(".answer") == answer and told in page.inner_text(".run")
     assert page.locator(".error").count() == 0 and "0 LM calls" in page.inner_text(".cost")
+    assert "search" not in page.inner_text(".cost")  # of one's own module nobody counts them
 
 
 def test_a_key_is_asked_for_until_it_fits_and_one_may_leave(browser: Any, make: Any, start: Any) -> None:

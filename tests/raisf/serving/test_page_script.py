@@ -1,5 +1,7 @@
 """What the page's script does by itself, without a browser."""
 
+from urllib.parse import quote
+
 from raisf.serving.sources import sum_of
 from tests.raisf.serving.page_script import run_in_node
 
@@ -36,6 +38,16 @@ def test_a_source_that_is_no_longer_there_is_shown_as_the_answer_read_it() -> No
     asked, shown = run_in_node(work, "openSource", "crc32")
     assert asked == f"/source?program=rag&pid=a.md%231&sum={sum_of('Zürich, 100 €')}"
     assert shown == ["it has changed", "The answer was read from:", "Zürich, 100 €"]
+
+
+def test_a_passage_is_found_in_its_file_by_whole_words_that_stand_there() -> None:
+    text = "Cars, bicycles and drop-off places of " + "the whole town " * 9
+    work = f"""
+    const of = (text, section) => fragment({{ text, metadata: {{ section }} }});
+    console.log(JSON.stringify([of("Parking: {text}", "Parking :"), of("Ada: at 5%"), of("河".repeat(90))]));"""
+    found, *others = run_in_node(work, "fragment")
+    assert found == f"#:~:text={quote(text[:77]).replace('-', '%2D')}"
+    assert others == ["#:~:text=Ada%3A%20at%205%25", f"#:~:text={quote('河' * 80)}"]
 
 
 def test_a_long_run_of_dots_does_not_hold_up_the_page() -> None:

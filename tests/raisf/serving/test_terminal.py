@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 import torch
 from rich.console import Console
@@ -18,6 +19,7 @@ from raisf import cli
 from raisf.commands.live import ask_live
 from raisf.commands.options import ProgramChoice
 from raisf.lm.local import engine
+from raisf.programs.baselines.rag import RAG
 from raisf.programs.conversation import Conversation
 from raisf.serving.app import make_app
 from raisf.serving.limits import Limits
@@ -88,9 +90,14 @@ def test_a_server_that_is_told_to_stop_answers_what_has_come_in(
 
 
 def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Any, rivers: Any, capsys: Any) -> None:
+    conversation = Conversation(RAG())
+    conversation.rewrite.demos = [dspy.Example(turns=["user: Hi"], question="Who?", standalone="Who is it?")]
+    conversation.save(compiled := str(tmp_path / "conversation.json"))
+    pocket = [str(rivers.path), "--program", "rag", "--lm", "pocket", "--conversation", compiled]
     for words, told in (
         (["serve", "--host", "0.0.0.0", str(rivers.path)], "--api-key-file"),
         (["serve", str(tmp_path / "none")], "none"),
+        (["serve", *pocket], "takes each question as it stands"),
         (["serve", str(rivers.path), "--index", str(rivers.path)], "give each index as a target"),
         (["serve", str(rivers.path), f"index={rivers.path}", "--program", "rag"], "the same name"),
     ):

@@ -32,6 +32,16 @@ const data = (text, name = "") => make("bdi", { class: name, text, dir: "auto" }
 const share = (p) => (p == null ? null : make("span", { class: "p", text: `p ${p.toFixed(2)}` }));
 const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 
+// Draws anew what may hold the focus, which goes on to what has the same key by then: who reads by keyboard stays there.
+function redraw(holder, draw) {
+  const had = holder.contains(document.activeElement) ? document.activeElement : null;
+  const key = had?.closest("[data-key]")?.dataset.key;
+  draw();
+  if (!key || had.isConnected) return;
+  const same = [...holder.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key);
+  same?.querySelector(had.tagName)?.focus({ preventScroll: true });
+}
+
 // ---- talking to the server
 
 async function call(path, options = {}) {
@@ -132,14 +142,14 @@ class NodeView {
     this.passages[number - 1].judgement = judgement;
     const fresh = this.run.passage(this.passages[number - 1], this.place);
     fresh.open = this.drawn[number - 1].open;
-    this.drawn[number - 1].replaceWith(fresh);
+    redraw(this.found, () => this.drawn[number - 1].replaceWith(fresh));
     this.drawn[number - 1] = fresh;
   }
   step(number, { generation, query, passages }) {
     const step = make("div", { class: "step" });
     if (generation && generation !== query) step.append(make("p", {}, data(generation, "quote")));
     if (query) step.append(make("p", {}, "searched ", data(query, "query")));
-    step.append(...passages.map((passage) => this.run.passage(passage, this.place)));
+    step.append(...passages.map((passage) => this.run.passage(passage, `${this.place} ${number}`)));
     const old = this.steps.children[number - 1];
     old ? old.replaceWith(step) : this.steps.append(step);
     if (passages.length) this.found.hidden = true; // they stand below the searches that brought them
@@ -155,7 +165,7 @@ class NodeView {
       this.quote.replaceChildren(data(evidence, "quote"), " ", make("span", { class: "why" }, cited ? data(cited) : "",
         found_afterwards ? `${cited ? ", " : ""}found afterwards: the reader quoted nothing` : ""));
       this.quote.hidden = false;
-      const own = [...this.facts.querySelectorAll(".passage")];
+      const own = [...(this.found.hidden ? this.steps : this.facts).querySelectorAll(".passage")];
       const relevant = own.filter((one, at) => from_passage ? at + 1 === from_passage : one.dataset.verdict === "relevant");
       highlight(evidence, relevant.length ? relevant : own);
     }
@@ -267,7 +277,7 @@ class RunView {
     this.answer.classList.remove("working");
     this.answer.replaceChildren(data(answer || "unknown"));
     this.answer.classList.toggle("unknown", answer === "unknown");
-    if (trace) this.draw(trace);
+    if (trace) redraw(this.tree, () => this.draw(trace));
     this.drawCost();
   }
   draw(trace) { // the whole tree anew, in which repeated work is shown once
@@ -291,15 +301,18 @@ class RunView {
   }
   drawCost() {
     const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
-    const seconds = this.state && this.cost ? cost.seconds : (performance.now() - this.started) / 1000;
+    const seconds = this.state && this.cost ? cost.seconds : this.elapsed();
+    const untold = this.state === "answered" && !this.trace && !cost.retrievals; // a module of one's own, whose searches nobody counts
     const parts = !this.cost && this.reopened ? [] : [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + (cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : ""),
-      plural(cost.retrievals, "search").replace("searchs", "searches"), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
+      ...(untold ? [] : [plural(cost.retrievals, "search").replace("searchs", "searches")]), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
     const sure = this.confidence == null ? null : `confidence ${this.confidence.toFixed(2)}`;
     this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "",
       sure ? make("span", { class: this.confidence < 0.5 ? "unread" : null, text: sure, title: CONFIDENCE }) : "", ...parts.map((text) => make("span", { text })));
   }
+  elapsed() { return (performance.now() - this.started) / 1000; }
   fail(message, state = "failed", again = "Ask again") {
     Object.assign(this, { state, said: message });
+    if (this.cost && !this.reopened) this.cost = { ...this.cost, seconds: this.elapsed() }; // its own are of the last change
     const failed = state === "failed";
     this.answer.classList.remove("working");
     this.answer.textContent = failed ? "No answer" : "Stopped";
@@ -311,6 +324,7 @@ class RunView {
 
 // ---- asking
 
+const STOPPED = "You stopped this question.", LEFT = "You left this question before the answer came, which stopped it.";
 let asking = null;
 let current = null; // the id of the question that is shown
 
@@ -322,7 +336,7 @@ async function answer(view, signal) {
     for await (const event of eventsOf(response)) view.take(event);
     if (!view.state) throw new Error("the connection ended before the answer came");
   } catch (problem) {
-    if (signal.aborted) view.fail("You stopped this question.", "stopped");
+    if (signal.aborted) view.fail(signal.reason, "stopped");
     else view.fail(reasonOf(problem), "failed", problem instanceof NoKey ? "Enter key" : "Ask again");
   } finally {
     clearInterval(ticking);
@@ -331,7 +345,7 @@ async function answer(view, signal) {
 }
 
 async function askAll(question, programs) {
-  asking?.abort();
+  asking?.abort(LEFT);
   const mine = (asking = new AbortController());
   const views = programs.map((program) => new RunView(question, program));
   const entry = { id: Date.now().toString(36), question, runs: programs.map((program) => ({ program })) };
@@ -348,6 +362,7 @@ async function askAll(question, programs) {
 }
 
 function show(views, id) {
+  keepFocus($("runs"));
   $("empty").hidden = true;
   $("runs").replaceChildren(...views.map((view) => view.element));
   current = id;
@@ -356,7 +371,8 @@ function show(views, id) {
 }
 
 function showNothing() {
-  asking?.abort();
+  asking?.abort(LEFT);
+  keepFocus($("runs"));
   $("runs").replaceChildren();
   $("empty").hidden = false;
   $("question").value = "";
@@ -364,9 +380,13 @@ function showNothing() {
   drawPast();
 }
 
-// Hides what may have the focus: who types would be nowhere then.
+// Before something goes that may hold the focus: who types would be nowhere then.
+function keepFocus(element) {
+  if (element.contains(document.activeElement)) $("question").focus();
+}
+
 function hide(element, hidden) {
-  if (hidden && element === document.activeElement) $("question").focus();
+  if (hidden) keepFocus(element);
   element.hidden = hidden;
 }
 
@@ -392,16 +412,17 @@ function remember(entry) {
 
 function drawPast() {
   const entries = past();
-  $("past").replaceChildren(...entries.map((entry) => make("li", {}, make("button", {
+  redraw($("past"), () => $("past").replaceChildren(...entries.map((entry) => make("li", { "data-key": entry.id }, make("button", {
     type: "button", "aria-current": entry.id === current ? "true" : null, on: () => reopen(entry),
   }, make("span", { class: "q", text: entry.question.slice(0, 200), dir: "auto" }),
-    make("span", { class: "a", text: entry.runs.map((run) => run.answer ?? "not finished").join(" · ").slice(0, 200), dir: "auto" })))));
+    make("span", { class: "a", text: entry.runs.map((run) => run.answer ?? "not finished").join(" · ").slice(0, 200), dir: "auto" }))))));
   $("none").hidden = entries.length > 0;
   hide($("forget"), !entries.length);
 }
 
 function reopen(entry) {
-  asking?.abort();
+  if (asking && entry.id === current) return; // it is under way, and shown
+  asking?.abort(LEFT);
   const views = entry.runs.map((run) => {
     const view = Object.assign(new RunView(entry.question, run.program), { reopened: true, cost: run.cost ?? null });
     if (run.trace || run.state === "answered") view.done(run.answer, run.trace, run.confidence);
@@ -472,11 +493,20 @@ function follow() {
   entry ? reopen(entry) : showNothing();
 }
 
+// What finds a passage in a text file, for an address: its first words as they stand there, without the headings above.
+function fragment({ text, metadata }) {
+  const above = metadata.section ? `${metadata.section.replace(/[ :]+$/, "")}: ` : "";
+  const own = text.startsWith(above) ? text.slice(above.length) : text;
+  const start = [...own].slice(0, 80).join("");
+  const words = start === own ? own : start.replace(/\s+\S*$/, ""); // a fragment ends where a word does
+  return `#:~:text=${encodeURIComponent(words).replaceAll("-", "%2D")}`;
+}
+
 async function openFile(program, passage) {
   const tab = window.open("about:blank"); // before anything is awaited, or it counts as a pop-up
   try {
     const response = await call(`/document?${new URLSearchParams({ program, source: passage.source })}`);
-    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : `#:~:text=${encodeURIComponent([...passage.text].slice(0, 80).join(""))}`;
+    const place = passage.metadata.page ? `#page=${passage.metadata.page}` : fragment(passage);
     const file = URL.createObjectURL(await response.blob());
     if (response.headers.get("content-disposition")) { // a browser would show its bytes
       tab?.close();
@@ -533,7 +563,7 @@ $("question").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !composes(event)) { event.preventDefault(); $("form").requestSubmit(); }
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !composes(event) && !document.querySelector("dialog[open]")) asking?.abort();
+  if (event.key === "Escape" && !composes(event) && !document.querySelector("dialog[open]")) asking?.abort(STOPPED);
   if (event.key === "/" && !/^(TEXTAREA|INPUT|SELECT)$/.test(document.activeElement.tagName)) { event.preventDefault(); $("question").focus(); }
 });
 $("key-form").addEventListener("submit", (event) => {
@@ -541,8 +571,8 @@ $("key-form").addEventListener("submit", (event) => {
   event.preventDefault(); // no header can carry it
   tellOfKey("A key is of ASCII characters only, and this one has others.");
 });
-$("stop").addEventListener("click", () => asking?.abort());
-$("forget").addEventListener("click", () => { asking?.abort(); localStorage.removeItem(PAST); drawPast(); });
+$("stop").addEventListener("click", () => asking?.abort(STOPPED));
+$("forget").addEventListener("click", () => { asking?.abort(STOPPED); localStorage.removeItem(PAST); drawPast(); });
 $("source").addEventListener("close", () => { // a link's source is closed for good: a reload shows what is shown now
   if (linked(location.hash)) history.replaceState(null, "", current ? `#q=${current}` : location.pathname);
 });
