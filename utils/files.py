@@ -8,14 +8,22 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
 import ujson
 
 from raisf.utils.errors import InputError
-from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep, umask
+from raisf.utils.leftovers import (
+    PARTIAL,
+    REPLACED,
+    make_partial_file,
+    make_partial_folder,
+    own,
+    strangers,
+    sweep,
+    umask,
+)
 from raisf.utils.space import naming_full_disk
 from raisf.utils.text import text_of
 
@@ -205,10 +213,8 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
     check_name(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
-    found = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-    known = (marker, *names, f".*{PARTIAL}", ".DS_Store", ".nfs*")  # a Mac's, and a network disk's
-    others = [name for name in found if not any(fnmatchcase(name, one) for one in known)]
-    if others or (found and not (path / marker).is_file()):
+    others = strangers(path, marker, *names) if path.is_dir() else []
+    if others or (path.is_dir() and os.listdir(path) and not (path / marker).is_file()):
         told = ", ".join(others[:3]) or f"no {marker}"
         raise InputError(f"{path} holds other things ({told}), which would be replaced: give a new folder")
     whole = Path(os.path.realpath(path))
