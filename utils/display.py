@@ -51,6 +51,15 @@ class _Terminal(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
+    def _write_buffer(self) -> None:
+        """On standard error what cannot be written (its reader is gone, its disk full) is lost, and nothing else."""
+        try:
+            super()._write_buffer()
+        except OSError:
+            if not self.stderr:
+                raise
+            del self._buffer[:]
+
 
 def console(*, stderr: bool = False) -> Console:
     """The console on standard output, or standard error."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -170,6 +171,33 @@ def test_a_full_disk_under_standard_output_is_told_and_not_raised():
         run = subprocess.run([sys.executable, "-c", *PROGRAMS], stdout=full, stderr=subprocess.PIPE, text=True)
     assert run.returncode == 1
     assert run.stderr == "error: the work is done, but its outcome cannot be written (No space left on device)\n"
+
+
+WITH_A_BAR = """
+from raisf.commands.programs import programs_command
+from raisf.commands.result import facts_result
+from raisf.utils.progress import ProgressBars
+
+def work():
+    with ProgressBars() as bars:
+        bars.advance(bars.add_task("asking", total=1))
+    return facts_result({"done": 1})
+
+programs_command.callback = work
+"""
+
+
+@pytest.mark.parametrize("asked", [["programs", "--json"], ["fly"]])
+@pytest.mark.parametrize("lost", ["its reader is gone", "its disk is full"])
+def test_standard_error_that_cannot_be_written_costs_no_work_and_no_exit_code(lost, asked):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reader, gone = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full, open(gone, "w") as pipe:
+        code = [sys.executable, "-c", WITH_A_BAR + PROGRAMS[0], *asked]
+        stderr = full if "full" in lost else pipe
+        run = subprocess.run(code, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
+    assert (run.returncode, run.stdout) == ((2, "") if asked == ["fly"] else (0, '{\n  "done": 1\n}\n'))
 
 
 @pytest.mark.parametrize("wanted", [[], ["--json"]])
