@@ -1,6 +1,8 @@
 """What is shown in the terminal: data goes into rich's tables, lines and console as text, never as its markup."""
 
 import io
+import os
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -63,7 +65,9 @@ class _Terminal(Console):
 
 def console(*, stderr: bool = False) -> Console:
     """The console on standard output, or standard error."""
-    return _Terminal(stderr=stderr, markup=False, emoji=False, highlight=False)
+    # Rich would take 0 columns, which some terminals and containers tell, at their word, and show nothing.
+    width = shutil.get_terminal_size().columns if os.environ.get("COLUMNS") == "0" else None
+    return _Terminal(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 def as_plain(view: RenderableType, width: int) -> str:
