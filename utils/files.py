@@ -33,6 +33,20 @@ _NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """How a file system that knows no locks says so: nobody is kept out there. None: by filelock's own error."""
 
 
+def expanded(path: Path | str, remedy: str = "write it out") -> Path:
+    """A path with a user's home in the place of ~.
+
+    Raises:
+        InputError: There is no such user, or no path can be so; the message ends with the remedy.
+    """
+    try:
+        whole = Path(path).expanduser()
+        whole.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{path!s:.200}: this is no path ({error}): {remedy}") from None
+    return whole
+
+
 def check_file(path: Path) -> None:
     """Raises an InputError where a path leads to no file."""
     if not path.is_file():
