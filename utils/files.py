@@ -232,8 +232,11 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
         told = ", ".join(others[:3]) or f"no {marker}"
         raise InputError(f"{path} holds other things ({told}), which would be replaced: give a new folder")
     whole = Path(os.path.realpath(path))
-    if whole.is_mount() or Path.cwd().is_relative_to(whole):
-        where = "the folder that you are in" if Path.cwd().is_relative_to(whole) else "where a disk is mounted"
+    within = False
+    with contextlib.suppress(FileNotFoundError):  # the folder that one is in may have been deleted
+        within = Path.cwd().is_relative_to(whole)
+    if whole.is_mount() or within:
+        where = "the folder that you are in" if within else "where a disk is mounted"
         raise InputError(f"{path} is {where}, which cannot be replaced by a new one: give a folder in it")
     check_writable(path.parent)
 

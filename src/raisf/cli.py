@@ -122,6 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RaisfError as error:
         return _told(error, code=error.exit_code)
     except OSError as error:
+        if not error.filename and _is_folder_gone():
+            return _told("the folder that you are in has been deleted: cd to another", code=2)
         told = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         chosen = error.filename and error.errno in NO_PLACE
         return _told(told, ": give another place", code=2) if chosen else _told(told, code=1)
@@ -146,6 +148,14 @@ def _leave_stderr() -> None:
         sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _help_of(mistake: click.ClickException) -> str:

@@ -139,6 +139,17 @@ def test_the_folder_that_one_is_in_is_refused_before_the_work(
     assert "is the folder that you are in" in capsys.readouterr().err
 
 
+def test_from_a_folder_that_is_gone_absolute_paths_work_and_relative_ones_are_told_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    check_replaceable(tmp_path / "new", "marker")
+    assert cli.main(["world", "--entities", "300", "--out", "w"]) == 2
+    assert "the folder that you are in has been deleted" in capsys.readouterr().err
+
+
 def test_a_page_of_records_does_not_replace_the_records(tmp_path: Path, capsys):
     records = put(tmp_path, m_jsonl='{"id": "1"}\n') / "m.jsonl"
     assert cli.main(["view", str(records), "--export", str(records)]) == 2
