@@ -96,7 +96,7 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     meta = meta_path(path)
     check_name(meta)
     check_writable(path.parent)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)  # where a link leads to
     _read_meta(meta)  # a stranger's is refused before a file is made beside it
     with path.open("a+", encoding="utf-8") as lines:
         _lock(lines, path)
