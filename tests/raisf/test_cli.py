@@ -206,10 +206,10 @@ def test_what_a_plain_terminal_cannot_show_does_not_cost_the_outcome(wanted, mon
 
     shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", shown)
-    monkeypatch.setattr(programs_command, "callback", lambda: facts_result({"answer": "Café → Ωμέγα"}))
+    monkeypatch.setattr(programs_command, "callback", lambda: facts_result({"answer": "✓ Café → Ωμέγα ✗"}))
     assert _run("programs", *wanted) == 0
     text = shown.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
-    assert json.loads(text) == {"answer": "Café → Ωμέγα"} if wanted else "Caf? ? ?????" in text
+    assert json.loads(text) == {"answer": "✓ Café → Ωμέγα ✗"} if wanted else "+ Caf? ? ????? -" in text
 
 
 def test_ctrl_c_while_the_outcome_is_printed_ends_as_any_ctrl_c(capsys, monkeypatch):
