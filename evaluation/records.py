@@ -16,7 +16,7 @@ from raisf.evaluation.confidence import of_record
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe
 from raisf.utils.errors import InputError
-from raisf.utils.files import append_line, check_writable, dump_line, read_json, write_json
+from raisf.utils.files import append_line, check_name, check_writable, dump_line, read_json, write_json
 
 FORMAT = 1
 # What scores and tables stand on.
@@ -93,9 +93,10 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     bare = path.name.removesuffix(".jsonl")
     if bare and _holds_records(twin := path.with_name(bare if bare != path.name else f"{bare}.jsonl")):
         raise InputError(f"{path} and {twin.name}, which is there, would share {meta_path(path).name}: {_ELSEWHERE}")
-    check_writable(path.parent)
-    path.parent.mkdir(parents=True, exist_ok=True)
     meta = meta_path(path)
+    check_name(meta)
+    check_writable(path.parent)
+    Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)  # where a link leads to
     _read_meta(meta)  # a stranger's is refused before a file is made beside it
     with path.open("a+", encoding="utf-8") as lines:
         _lock(lines, path)

@@ -15,7 +15,7 @@ from raisf.lm.local.weights import PREFIX, same_weights, weights_folder, weights
 from raisf.lm.pocket import WEIGHTS
 from raisf.optimize.manifest import KeptWeights, damaged
 from raisf.utils.errors import InputError
-from raisf.utils.files import link_or_copy, read_json, relative_path, write_text
+from raisf.utils.files import expanded, link_or_copy, read_json, relative_path, write_text
 from raisf.utils.predictors import all_predictors
 
 ADAPTERS, README = "adapters", "README.md"
@@ -55,7 +55,7 @@ def base_kept(base: str, artifact: Path) -> tuple[str, dict[str, str]]:
     A base without a folder of its own (shipped, of the hub, elsewhere) stays as it is.
     """
     name, _, sha = base.removeprefix(PREFIX).rpartition("#")
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if not base.startswith(PREFIX) or name in WEIGHTS or name in SHIPPED or not folder.exists():
         return base, {}
     folder = folder.resolve()

@@ -6,12 +6,12 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.store.encoding import Checkpoint, Encoder
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import InputError, RaisfError
+from raisf.utils.files import expanded
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ class OverRay:
     @property
     def place(self) -> str:
         """Its name as a node finds it."""
-        folder = Path(self.name).expanduser()
+        folder = expanded(self.name)
         return str(folder.absolute()) if folder.is_dir() else self.name
 
     def encoder(self) -> "RayEncoder":

@@ -3,12 +3,18 @@
 import os
 from pathlib import Path
 
-from raisf.utils.files import check_writable
+from raisf.utils.files import check_writable, expanded
+
+_REMEDY = "give a place that can be written as RAISF_CACHE"
 
 
 def cache_folder() -> Path:
-    """`$RAISF_CACHE`, or `~/.cache/raisf`."""
-    return Path(os.environ.get("RAISF_CACHE") or "~/.cache/raisf").expanduser()
+    """`$RAISF_CACHE`, or `~/.cache/raisf`.
+
+    Raises:
+        InputError: There is no home that it could be in.
+    """
+    return expanded(os.environ.get("RAISF_CACHE") or "~/.cache/raisf", _REMEDY)
 
 
 def check_cache(folder: Path) -> None:
@@ -17,4 +23,4 @@ def check_cache(folder: Path) -> None:
     Raises:
         InputError: It cannot; the message says what to do.
     """
-    check_writable(folder, "give a place that can be written as RAISF_CACHE")
+    check_writable(folder, _REMEDY)

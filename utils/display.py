@@ -1,6 +1,8 @@
 """What is shown in the terminal: data goes into rich's tables, lines and console as text, never as its markup."""
 
 import io
+import os
+import shutil
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -51,10 +53,21 @@ class _Terminal(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
+    def _write_buffer(self) -> None:
+        """On standard error what cannot be written (its reader is gone, its disk full) is lost, and nothing else."""
+        try:
+            super()._write_buffer()
+        except OSError:
+            if not self.stderr:
+                raise
+            del self._buffer[:]
+
 
 def console(*, stderr: bool = False) -> Console:
     """The console on standard output, or standard error."""
-    return _Terminal(stderr=stderr, markup=False, emoji=False, highlight=False)
+    # Rich would take 0 columns, which some terminals and containers tell, at their word, and show nothing.
+    width = shutil.get_terminal_size().columns if os.environ.get("COLUMNS") == "0" else None
+    return _Terminal(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 def as_plain(view: RenderableType, width: int) -> str:

@@ -8,14 +8,22 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
 import ujson
 
 from raisf.utils.errors import InputError
-from raisf.utils.leftovers import PARTIAL, REPLACED, make_partial_file, make_partial_folder, own, sweep, umask
+from raisf.utils.leftovers import (
+    PARTIAL,
+    REPLACED,
+    make_partial_file,
+    make_partial_folder,
+    own,
+    strangers,
+    sweep,
+    umask,
+)
 from raisf.utils.space import naming_full_disk
 from raisf.utils.text import text_of
 
@@ -23,6 +31,20 @@ LONGEST_NAME = 237
 """Bytes of a name, so that the half-made file's beside it, 18 longer, has 255, the most that file systems take."""
 _NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """How a file system that knows no locks says so: nobody is kept out there. None: by filelock's own error."""
+
+
+def expanded(path: Path | str, remedy: str = "write it out") -> Path:
+    """A path with a user's home in the place of ~.
+
+    Raises:
+        InputError: There is no such user, or no path can be so; the message ends with the remedy.
+    """
+    try:
+        whole = Path(path).expanduser()
+        whole.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"{path!s:.200}: this is no path ({error}): {remedy}") from None
+    return whole
 
 
 def check_file(path: Path) -> None:
@@ -205,15 +227,16 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
     check_name(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
-    found = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-    known = (marker, *names, f".*{PARTIAL}", ".DS_Store", ".nfs*")  # a Mac's, and a network disk's
-    others = [name for name in found if not any(fnmatchcase(name, one) for one in known)]
-    if others or (found and not (path / marker).is_file()):
+    others = strangers(path, marker, *names) if path.is_dir() else []
+    if others or (path.is_dir() and os.listdir(path) and not (path / marker).is_file()):
         told = ", ".join(others[:3]) or f"no {marker}"
         raise InputError(f"{path} holds other things ({told}), which would be replaced: give a new folder")
     whole = Path(os.path.realpath(path))
-    if whole.is_mount() or Path.cwd().is_relative_to(whole):
-        where = "the folder that you are in" if Path.cwd().is_relative_to(whole) else "where a disk is mounted"
+    within = False
+    with contextlib.suppress(FileNotFoundError):  # the folder that one is in may have been deleted
+        within = Path.cwd().is_relative_to(whole)
+    if whole.is_mount() or within:
+        where = "the folder that you are in" if within else "where a disk is mounted"
         raise InputError(f"{path} is {where}, which cannot be replaced by a new one: give a folder in it")
     check_writable(path.parent)
 

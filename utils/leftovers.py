@@ -14,10 +14,12 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 PARTIAL, REPLACED = ".partial", ".old"
+_STRAY = (f".*{PARTIAL}", ".DS_Store", ".nfs*")  # a killed process's, a Mac's, and a network disk's
 _RANDOM = "[a-z0-9_]{8}"  # what `tempfile` puts between prefix and suffix
 _reading = threading.Lock()
 
@@ -49,6 +51,16 @@ def sweep(path: Path) -> bool:
             else:
                 leftover.unlink(missing_ok=True)
     return busy
+
+
+def strangers(folder: Path, *known: str) -> list[str]:
+    """The names of what a folder holds, in order, besides what is known and what any folder may hold.
+
+    Args:
+        folder: It.
+        known: Names of files and folders, with the wildcards of a shell.
+    """
+    return sorted(n for n in os.listdir(folder) if not any(fnmatchcase(n, one) for one in (*known, *_STRAY)))
 
 
 def make_partial_folder(path: Path) -> "contextlib.AbstractContextManager[Path]":

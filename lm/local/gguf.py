@@ -22,7 +22,7 @@ from raisf.lm.local.gguf_unsaid import complete_tokenizer, leaves_unsaid, with_s
 from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError, in_short
-from raisf.utils.files import atomic_folder, check_file, read_json, sha256_of_large, write_json
+from raisf.utils.files import atomic_folder, check_file, expanded, read_json, sha256_of_large, write_json
 from raisf.utils.leftovers import alone
 from raisf.utils.model_loading import ONE_AT_A_TIME, without_bars
 
@@ -94,7 +94,7 @@ def converted(path: Path | str) -> Path:
         InputError: No such file, it is no GGUF or damaged, of an architecture that is not read, larger than the
             memory or the disk has room for, or the package `gguf` is missing.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     _check_file(path)
     sha = sha256_of_large(path)
     out = converted_folder(path, sha)
@@ -137,7 +137,7 @@ def converted_folder(path: Path | str, sha: str | None = None) -> Path:
         path: The file.
         sha: Its SHA-256, where that is known; else the file is read.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     return cache_folder() / "models" / f"{path.stem.lower()}-{(sha or sha256_of_large(path))[:8]}"
 
 

@@ -24,7 +24,6 @@ from raisf.lm.local.probes import PROBE, probe_hash, read_report
 from raisf.lm.local.weights import (
     PREFIX,
     choose_precision,
-    expanded,
     same_weights,
     weights_folder,
     weights_hash,
@@ -32,7 +31,7 @@ from raisf.lm.local.weights import (
 )
 from raisf.lm.own_format import OwnFormat
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
+from raisf.utils.files import expanded, read_json
 
 
 class LocalLM(OwnFormat):

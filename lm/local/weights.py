@@ -9,7 +9,7 @@ from raisf.lm import pocket
 from raisf.lm.local import gguf
 from raisf.utils.checks import check_named
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json, sha256_file, sha256_of_large
+from raisf.utils.files import expanded, read_json, sha256_file, sha256_of_large
 
 PREFIX = "local/"
 WITHOUT_TEMPLATE = ("*.safetensors", "*.json", "tokenizer.model", "spiece.model")
@@ -25,20 +25,6 @@ ANY_PRECISION = "auto"  # in a model string: what suits the machine that opens i
 DTYPES = ("default", *get_args(Precision))
 # Smaller models spend their time on overhead: the pocket Llama gains nothing from bfloat16.
 LEAST_PARAMETERS = 50_000_000
-
-
-def expanded(name: str) -> Path:
-    """A path with a user's home in the place of ~.
-
-    Raises:
-        InputError: There is no such user, or no path can be so.
-    """
-    try:
-        path = Path(name).expanduser()
-        path.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{PREFIX}{name:.200}: this is no path ({error}): write it out") from None
-    return path
 
 
 def weights_folder(name: str) -> Path:

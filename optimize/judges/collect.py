@@ -20,6 +20,7 @@ from raisf.retrieval.adapting import searched
 from raisf.utils.errors import InputError
 from raisf.utils.files import locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
+from raisf.utils.leftovers import strangers
 from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 from raisf.utils.usage import tell_resumed
@@ -160,7 +161,7 @@ def _check_ids(trainset: Sequence[dspy.Example]) -> None:
 def _check_own(folder: Path) -> None:
     if (folder / _STATE).is_file() or not folder.is_dir():
         return
-    if {file.name for file in folder.iterdir()} - {_LOCK}:
+    if strangers(folder, _LOCK):
         raise InputError(f"{folder} holds other things: give a new folder")
 
 

@@ -14,7 +14,7 @@ from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.kinds import KINDS, ONLY_ALONE, kind_of
 from raisf.retrieval.passage import Passage, is_value
 from raisf.utils.errors import InputError
-from raisf.utils.files import sha256_file
+from raisf.utils.files import check_file, sha256_file
 
 _RECIPE = 32
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
@@ -108,7 +108,7 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
             name that is not UTF-8. None: names that are not UTF-8 are an error, others are passed over.
 
     Raises:
-        InputError: Nothing at the path, an unknown kind of file, or no such encoding.
+        InputError: Nothing at the path, a pipe or a device, an unknown kind of file, or no such encoding.
     """
     path = Path(path)
     _check_encoding(encoding)
@@ -117,6 +117,8 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
             raise InputError(f"cannot read {path}: {_no_kind(path)}")
         return [Document(_checked_name(path, path.name), path, encoding)]
     if not path.is_dir():
+        if path.exists():
+            check_file(path)
         raise InputError(f"no documents at {path}; give a file or a folder")
     if _is_made(path):
         raise InputError(f"{path} is an index or a compiled program: give the documents themselves")

@@ -15,7 +15,7 @@ from raisf.lm.local.soundness import VOCABULARIES
 from raisf.retrieval.encoders import delta
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, read_json, sha256_of_large, write_json
+from raisf.utils.files import atomic_folder, expanded, read_json, sha256_of_large, write_json
 from raisf.utils.leftovers import alone
 from raisf.utils.urls import check_no_address
 
@@ -86,7 +86,7 @@ def find_checkpoint(name: str | Path) -> CheckpointFolder:
     Raises:
         InputError: There is none, or it is not a ColBERT checkpoint.
     """
-    path = _make_minilm() if name == MINILM else Path(name).expanduser()
+    path = _make_minilm() if name == MINILM else expanded(name)
     if name == delta.TRAINED:
         path = delta.shipped_folder()
         if not (path / delta.DELTA).is_file():

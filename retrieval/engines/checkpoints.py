@@ -9,7 +9,7 @@ from raisf.retrieval.encoders.delta import TRAINED
 from raisf.retrieval.store.encoding import Checkpoint
 from raisf.retrieval.store.manifest import IndexManifest
 from raisf.utils.errors import InputError
-from raisf.utils.files import relative_path
+from raisf.utils.files import expanded, relative_path
 
 
 def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
         index: The folder of the index, which may not be there yet.
     """
     name, relative = found.name if found else None, None
-    if name not in (None, MINILM, TRAINED) and (folder := Path(name).expanduser()).is_dir():
+    if name not in (None, MINILM, TRAINED) and (folder := expanded(name)).is_dir():
         name, relative = str(folder.absolute()), relative_path(folder, index)
     return {
         "checkpoint": name,

@@ -12,7 +12,7 @@ from raisf.lm.local.soundness import check_tokenizer, check_weights, unreadable
 from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code, seen_queries
 from raisf.retrieval.engines.base import Index
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
+from raisf.utils.files import expanded, read_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def find_model(name: str | Path) -> DenseModel:
         InputError: There is none, its weights are not safetensors, it brings its own code, or it gives a text another
             vector than the mean over its tokens.
     """
-    path = Path(minilm_package().get_model_path()) if name == MINILM else Path(name).expanduser()
+    path = Path(minilm_package().get_model_path()) if name == MINILM else expanded(name)
     if not path.is_dir():
         path = fetch(str(name))
     path = path.resolve()

@@ -15,6 +15,7 @@ import click
 
 from raisf import __version__
 from raisf.commands.command import Commands
+from raisf.commands.listening import tell
 from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import visible
@@ -96,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
     # At its end Python looks through all that torch and DSPy have made, in search of garbage: seconds, and for nothing.
     atexit.register(gc.freeze)
+    atexit.register(_leave_stderr)
     # tqdm's bars (DSPy's, bm25s', transformers', colbert-ai's) would stand beside ours; read as it is imported.
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
@@ -111,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as mistake:
         return _told(mistake.format_message().rstrip("."), _help_of(mistake), code=2)
     except KeyboardInterrupt as interrupt:
-        print(f"\ninterrupted: {visible(interrupt)}", file=sys.stderr)
+        tell(f"\ninterrupted: {visible(interrupt)}")
         if argv is None:  # all that is done is kept: nobody waits for what other threads would still ask
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
@@ -120,6 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RaisfError as error:
         return _told(error, code=error.exit_code)
     except OSError as error:
+        if not error.filename and _is_folder_gone():
+            return _told("the folder that you are in has been deleted: cd to another", code=2)
         told = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         chosen = error.filename and error.errno in NO_PLACE
         return _told(told, ": give another place", code=2) if chosen else _told(told, code=1)
@@ -134,8 +138,24 @@ class _VisibleFormatter(logging.Formatter):
 
 
 def _told(what: object, following: str = "", *, code: int) -> int:
-    print(f"error: {visible(what)}{following}", file=sys.stderr)
+    tell(f"error: {visible(what)}{following}")
     return code
+
+
+def _leave_stderr() -> None:
+    """What cannot be written on standard error is no failure of the command; Python would make it one at its end."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _help_of(mistake: click.ClickException) -> str:

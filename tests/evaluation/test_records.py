@@ -101,6 +101,21 @@ def test_two_files_never_share_what_says_whose_they_are(tmp_path: Path) -> None:
     assert right("two", tmp_path / ".jsonl") == 1.0
 
 
+def test_a_name_that_is_too_long_for_records_is_cut_or_refused_before_there_is_a_file(tmp_path: Path) -> None:
+    out = records_file(tmp_path, Says("two"), ASKED, "ü" * 120)
+    assert right("two", out) == 1.0 and out.name.startswith("ü" * 100)
+    kept = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="is longer than 237 bytes: give a shorter name"):
+        right("two", tmp_path / f"{'r' * 230}.jsonl")
+    assert sorted(tmp_path.iterdir()) == kept
+
+
+def test_records_go_where_a_link_leads_to_be_its_folder_there_or_not(tmp_path: Path) -> None:
+    (tmp_path / "link.jsonl").symlink_to("runs/mine/r.jsonl")
+    assert right("two", tmp_path / "link.jsonl") == 1.0
+    assert (tmp_path / "runs/mine/r.jsonl").is_file() and (tmp_path / "link.jsonl").is_symlink()
+
+
 def test_a_device_is_no_file_for_records(tmp_path: Path) -> None:
     """Beside /dev/null a file was made."""
     (tmp_path / "null").symlink_to("/dev/null")

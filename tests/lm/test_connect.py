@@ -75,7 +75,7 @@ def test_specs(llama, monkeypatch):
         ("openai/x", {"num_retries": -1}, "num_retries is -1: give 0 or more"),
         ("openai/x", {"api_base": 5}, "--api-base is 5: write it like http://"),
         ("~nouser/x", {}, "unknown language model '~nouser/x'"),
-        ("local/~nouser/m", {}, "local/~nouser/m: this is no path"),
+        ("local/~nouser/m", {}, "^~nouser/m: this is no path"),
         ("local/x@~nouser/m", {}, "~nouser/m: this is no path"),
         ("x" * 5000, {}, "unknown language model"),
         ("local/" + "x" * 5000, {}, "this is no path"),

@@ -292,6 +292,8 @@ def test_a_row_s_weight_is_a_number_that_can_be_counted_with(program, world, tmp
 
 
 def test_a_folder_of_another_collection_or_with_other_things_is_refused(program, world, tmp_path):
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / ".collected.json._xeahq9d.partial").touch()  # a killed process's
     collect(program, world.train[:5], tmp_path / "judges", progress=False)
     with pytest.raises(InputError, match="another program, LM, teacher or training file"):
         collect(program, world.train[:6], tmp_path / "judges", progress=False)

@@ -82,6 +82,17 @@ def test_a_folder_of_notes_is_no_report_and_a_report_may_hold_notes(tmp_path: Pa
     check_folder(out)
 
 
+@pytest.mark.parametrize("stray", [".cost-1.svg._xeahq9d.partial", ".DS_Store", ".nfs00000001"])
+def test_a_report_goes_on_beside_what_a_killed_command_a_mac_or_a_network_disk_left(stray: str, tmp_path: Path):
+    """Every question would have to be asked again, in a new folder."""
+    out = put(tmp_path / "out", results_json='{"facts": {}}')
+    (out / stray).touch()
+    check_folder(out)
+    put(out, thesis_txt="years of work")
+    with pytest.raises(InputError, match=r"holds other things \(thesis.txt\)"):
+        check_folder(out)
+
+
 def test_tables_of_ones_own_beside_a_reports_are_never_deleted(tmp_path: Path):
     """All that the next report did not have were, those of a folder too that had `records` for a sub-folder."""
     study = put(tmp_path / "study", records__a_txt="1", patients_csv="a,b", plot_svg="<svg/>")
@@ -126,6 +137,17 @@ def test_the_folder_that_one_is_in_is_refused_before_the_work(
     monkeypatch.chdir(tmp_path / "here")
     assert cli.main(["index", str(docs), "--out", ".", "--engine", "bm25"]) == 2
     assert "is the folder that you are in" in capsys.readouterr().err
+
+
+def test_from_a_folder_that_is_gone_absolute_paths_work_and_relative_ones_are_told_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    check_replaceable(tmp_path / "new", "marker")
+    assert cli.main(["world", "--entities", "300", "--out", "w"]) == 2
+    assert "the folder that you are in has been deleted" in capsys.readouterr().err
 
 
 def test_a_page_of_records_does_not_replace_the_records(tmp_path: Path, capsys):

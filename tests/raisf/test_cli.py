@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -174,16 +175,43 @@ def test_a_full_disk_under_standard_output_is_told_and_not_raised():
     assert run.stderr == "error: the work is done, but its outcome cannot be written (No space left on device)\n"
 
 
+WITH_A_BAR = """
+from raisf.commands.programs import programs_command
+from raisf.commands.result import facts_result
+from raisf.utils.progress import ProgressBars
+
+def work():
+    with ProgressBars() as bars:
+        bars.advance(bars.add_task("asking", total=1))
+    return facts_result({"done": 1})
+
+programs_command.callback = work
+"""
+
+
+@pytest.mark.parametrize("asked", [["programs", "--json"], ["fly"]])
+@pytest.mark.parametrize("lost", ["its reader is gone", "its disk is full"])
+def test_standard_error_that_cannot_be_written_costs_no_work_and_no_exit_code(lost, asked):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reader, gone = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full, open(gone, "w") as pipe:
+        code = [sys.executable, "-c", WITH_A_BAR + PROGRAMS[0], *asked]
+        stderr = full if "full" in lost else pipe
+        run = subprocess.run(code, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
+    assert (run.returncode, run.stdout) == ((2, "") if asked == ["fly"] else (0, '{\n  "done": 1\n}\n'))
+
+
 @pytest.mark.parametrize("wanted", [[], ["--json"]])
 def test_what_a_plain_terminal_cannot_show_does_not_cost_the_outcome(wanted, monkeypatch):
     from raisf.commands.programs import programs_command
 
     shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", shown)
-    monkeypatch.setattr(programs_command, "callback", lambda: facts_result({"answer": "Café → Ωμέγα"}))
+    monkeypatch.setattr(programs_command, "callback", lambda: facts_result({"answer": "✓ Café → Ωμέγα ✗"}))
     assert _run("programs", *wanted) == 0
     text = shown.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
-    assert json.loads(text) == {"answer": "Café → Ωμέγα"} if wanted else "Caf? ? ?????" in text
+    assert json.loads(text) == {"answer": "✓ Café → Ωμέγα ✗"} if wanted else "+ Caf? ? ????? -" in text
 
 
 def test_ctrl_c_while_the_outcome_is_printed_ends_as_any_ctrl_c(capsys, monkeypatch):

@@ -18,3 +18,10 @@ def test_a_person_sees_a_table(capsys):
     assert cli.main(["programs"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in PROGRAMS)
+
+
+def test_a_terminal_that_tells_of_no_columns_is_shown_all(capsys, monkeypatch):
+    """Nothing was shown, with exit code 0."""
+    monkeypatch.setenv("COLUMNS", "0")
+    assert cli.main(["programs"]) == 0
+    assert "ra-isf" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
+from raisf.retrieval.engines.dense import find_model
+from raisf.utils.cache import cache_folder
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 
@@ -42,6 +45,15 @@ def test_a_cache_that_cannot_be_written_is_told_with_what_to_do(tmp_path: Path, 
         monkeypatch.setenv("RAISF_CACHE", str(place))
         with pytest.raises(InputError, match=f"{place} cannot be written .*: give a place .* as RAISF_CACHE"):
             find_checkpoint(name)
+
+
+@pytest.mark.parametrize("find", [find_checkpoint, find_model])
+def test_the_home_of_a_user_who_is_not_there_is_no_place(find: Callable[[str], object], monkeypatch):
+    with pytest.raises(InputError, match=r"^~nouser/x: this is no path \(.*\): write it out"):
+        find("~nouser/x")
+    monkeypatch.setenv("RAISF_CACHE", "~nouser/cache")
+    with pytest.raises(InputError, match=r"~nouser/cache: this is no path .* as RAISF_CACHE"):
+        cache_folder()
 
 
 @pytest.mark.parametrize("name", ["minilm", "raisf-minilm"])

@@ -315,6 +315,8 @@ def test_a_path_without_documents_is_named(tmp_path: Path):
     assert "no documents at" in reading_error_of(tmp_path / "nowhere")
     (tmp_path / "picture.png").write_bytes(b"")
     assert "of its 1 files none is" in reading_error_of(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    assert "write what it gives to a file, and give that" in reading_error_of(tmp_path / "pipe")
 
 
 def test_an_empty_cell_of_pandas_is_no_title_and_no_id(write: Write):

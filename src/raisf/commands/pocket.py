@@ -48,9 +48,9 @@ def pocket_report_command(weights: str, n: int) -> CommandResult:
     from raisf.lm.local.inference import load_model
     from raisf.lm.pocket import path
     from raisf.lm.pocket.report import report
-    from raisf.utils.files import read_json
+    from raisf.utils.files import expanded, read_json
 
-    folder = path(weights) if weights in WEIGHTS else Path(weights).expanduser()
+    folder = path(weights) if weights in WEIGHTS else expanded(weights)
     manifest = read_json(folder / "manifest.json") if (folder / "manifest.json").is_file() else None
     if not isinstance(manifest, dict) or not {"home", "parameters", "tokens", "seed"} <= manifest.keys():
         names = ", ".join(WEIGHTS)

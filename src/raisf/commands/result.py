@@ -1,5 +1,6 @@
 """What a command gives back: the same result for a program to read and for a person to look at."""
 
+import codecs
 import contextlib
 import io
 import json
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from raisf.programs.trace import Trace
 
 
+_PLAINLY = "raisf.plainly"
+_PLAIN = {"✓": "+", "✗": "-"}  # verdicts, which must not look alike
 INTERRUPTED = 130
 """What a shell reports for a command that Ctrl-C ended: 128 + SIGINT."""
 
@@ -97,7 +100,8 @@ def writing(out: TextIO) -> Iterator[None]:
         BrokenPipeError: Its reader, `head` for one, has what it wanted.
     """
     if isinstance(out, io.TextIOWrapper):
-        out.reconfigure(errors="replace")  # an arrow that cannot be shown is no reason to show nothing
+        codecs.register_error(_PLAINLY, _plainly)
+        out.reconfigure(errors=_PLAINLY)  # an arrow that cannot be shown is no reason to show nothing
     try:
         yield
         out.flush()
@@ -107,3 +111,10 @@ def writing(out: TextIO) -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise
         raise RaisfError(f"the work is done, but its outcome cannot be written ({error.strerror})") from error
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an encoding has not: "?" for those without a plain one."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(one, "?") for one in error.object[error.start : error.end]), error.end

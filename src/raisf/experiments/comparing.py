@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -276,14 +277,19 @@ def records_file(
         folder: The folder.
         program: It.
         examples: The test set.
-        name: What the file's name begins with; the program's system where it is empty.
+        name: What the file's name begins with, as far as there is room; the program's system where it is empty.
         cache: As `raisf.evaluation.runner.evaluate` takes it.
     """
     from raisf.evaluation.identity import digest
-    from raisf.evaluation.records import binding_of
+    from raisf.evaluation.records import binding_of, meta_path
+    from raisf.utils.files import LONGEST_NAME
 
     belongs = binding_of(program, examples, cache=cache)
-    return folder / f"{name or _system(program)}-{digest([belongs['program'], belongs['test']])[:8]}.jsonl"
+    end = f"-{digest([belongs['program'], belongs['test']])[:8]}.jsonl"
+    begin = name or _system(program)
+    while len(os.fsencode(meta_path(Path(begin + end)).name)) > LONGEST_NAME:
+        begin = begin[:-1]
+    return folder / f"{begin}{end}"
 
 
 def judged_path(

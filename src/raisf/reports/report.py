@@ -15,6 +15,7 @@ from raisf.reports.headline import headline
 from raisf.reports.sections import RESULTS, Cell, PValue, Section, Share, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_writable
+from raisf.utils.leftovers import strangers
 
 if TYPE_CHECKING:
     from raisf.evaluation.comparison import Comparison, Pair
@@ -127,10 +128,10 @@ def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made
         InputError: It does.
     """
     if out.is_dir():
-        files = sorted(file.name for file in out.iterdir() if file.name not in parts)
-        strangers = [name for name in files if Path(name).suffix not in (".csv", ".json", ".html", ".svg", ".md")]
-        if strangers or (files and not _is_report(out, parts)):
-            told = ", ".join((strangers or files)[:3])
+        files = strangers(out, *parts)
+        others = strangers(out, *parts, "*.csv", "*.json", "*.html", "*.svg", "*.md")
+        if others or (files and not _is_report(out, parts)):
+            told = ", ".join((others or files)[:3])
             raise InputError(f"{out} holds other things ({told}): give a new folder")
     elif out.exists():
         raise InputError(f"{out} is a file: give a folder for the report")
