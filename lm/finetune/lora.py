@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dspy.lm15 import InvalidRequestError
+
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.loop import finish
 from raisf.lm.finetune.parallel import share_out
@@ -138,11 +140,15 @@ def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context
     """The rows as tokens, those left out that are longer than the context.
 
     Raises:
-        InputError: None is left, or what is left weighs nothing together; or a weight is no number.
+        InputError: None is left, or what is left weighs nothing together; or a weight is no number, or the model's
+            chat template takes no such rows.
     """
     if wrong := [row.weight for row in rows if not 0 <= row.weight < math.inf]:
         raise InputError(f"{name}: a row's weight is {wrong[0]}: give 0 or more")
-    all_rows = [text.training_row(row.messages, completion, row.weight) for row in rows]
+    try:
+        all_rows = [text.training_row(row.messages, completion, row.weight) for row in rows]
+    except InvalidRequestError as error:
+        raise InputError(f"{name}: {error}: take the format that does without it (--adapter compact)") from error
     fitting = [row for row in all_rows if len(row.tokens) <= context]
     if not fitting:
         raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
