@@ -141,10 +141,15 @@ def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context
 
     Raises:
         InputError: None is left, or what is left weighs nothing together; or a weight is no number, or the model's
-            chat template takes no such rows.
+            chat template or its tokenizer takes no such rows.
     """
     if wrong := [row.weight for row in rows if not 0 <= row.weight < math.inf]:
         raise InputError(f"{name}: a row's weight is {wrong[0]}: give 0 or more")
+    if completion and not text.breaks_lines and any("\n" in row.messages[-1]["content"].strip() for row in rows):
+        raise InputError(
+            f"{name} writes several outputs, each on its line, and the base's tokenizer has no line breaks: train "
+            "predictors with a single output (--train-predictors), or take another base"
+        )
     try:
         all_rows = [text.training_row(row.messages, completion, row.weight) for row in rows]
     except InvalidRequestError as error:

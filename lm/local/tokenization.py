@@ -127,6 +127,11 @@ class Text:
         known = self.tokenizer.added_tokens_decoder.get(token) if token is not None else None
         return token if known is not None and known.special else None
 
+    @functools.cached_property
+    def breaks_lines(self) -> bool:
+        """Whether the model reads and writes line breaks: some tokenizers take them for any other space."""
+        return "\n" in self.decode(self._encoded("a\nb", False), True)
+
     def _plain_messages(self, messages: list[dict[str, str]], marks: Collection[str]) -> list[dict[str, str]]:
         return [{**message, "content": self.plain(message["content"], marks)} for message in messages]
 
@@ -148,8 +153,10 @@ class Text:
         *asked, answer = messages = self._plain_messages(messages, [str(self.tokenizer.eos_token)] if ended else ())
         if completion or not getattr(self.tokenizer, "chat_template", None):
             text = "\n\n".join(message["content"] for message in asked)
-            end = "" if completion else str(self.tokenizer.eos_token or "")  # which a template would write
-            whole, start = self.completed(text, answer["content"] + end, True)
+            said, end = answer["content"], str(self.tokenizer.eos_token or "")  # which a template would write
+            if completion and not self.seq2seq and not self.breaks_lines:
+                said = said.rstrip() + end  # of the compact format's own end nothing would be left
+            whole, start = self.completed(text, said if completion else said + end, True)
         elif self.seq2seq:
             whole, start = self.completed(self._templated(asked, asks=True), answer["content"], False)
         else:

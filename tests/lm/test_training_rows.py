@@ -4,11 +4,15 @@ from typing import Any
 
 import dspy
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
+from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import explain
 from raisf.lm.finetune.lora import TrainingRow, tokenized
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.tokenization import Text
+from raisf.signatures.answers import DirectAnswer, GroundedAnswer
 from raisf.utils.errors import InputError, LMError
 
 SAID = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ada\n"}]
@@ -55,3 +59,22 @@ def test_a_chat_template_that_refuses_a_call_is_told_so_too(llama: Any, monkeypa
         dspy.Predict("question -> answer")(question="Who?")
     told = explain(raised.value, lm)
     assert isinstance(told, LMError) and "server" not in str(told) and str(told).endswith("(--adapter compact)")
+
+
+def test_an_answer_has_an_end_to_be_learnt_where_the_tokenizer_drops_line_breaks() -> None:
+    """Each answer of such a model was cut off at its limit, as nothing had taught it to stop."""
+    words = ["</s>", "<unk>", "question", ":", "Who", "?", "answer", "Ada"]
+    library = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    text, form = Text(PreTrainedTokenizerFast(tokenizer_object=library, eos_token="</s>")), CompactAdapter()
+
+    def row(signature: Any, outputs: dict[str, str]) -> TrainingRow:
+        return TrainingRow(form.format_finetune_data(signature, [], {"question": "Who?"}, outputs)["messages"])
+
+    [learnt] = tokenized(text, [row(DirectAnswer, {"answer": "Ada"})], True, 512, "answer_directly")
+    assert text.decode(learnt.tokens[: learnt.start], False).endswith("question : Who ? answer :")
+    assert text.decode(learnt.tokens[learnt.start :], False) == "Ada </s>"
+    with pytest.raises(
+        InputError, match=r"^answer_from writes several outputs, .* no line breaks: train predictors with"
+    ):
+        tokenized(text, [row(GroundedAnswer, {"evidence": "Ada", "answer": "Ada"})], True, 512, "answer_from")
