@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from dspy.lm15 import Config, Message, Request
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from raisf.lm.adapter import COMPLETION
@@ -85,6 +86,14 @@ def test_a_broken_adapter_is_told(llama: Path, adapter: Path, tmp_path: Path, sp
         connect(f"local/{llama}@{folder}").engine.complete(
             Request(model="m", messages=(Message.user("Who founded Oran?"),))
         )
+
+
+def test_an_adapter_that_could_not_be_run_is_not_trained_further(llama: Path, tmp_path: Path) -> None:
+    """Hours of training ended in an adapter that no call could use."""
+    config = LoraConfig(r=4, target_modules="all-linear", use_dora=True)
+    get_peft_model(transformers.LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(tmp_path / "dora"))
+    with pytest.raises(InputError, match="holds more than LoRA matrices"):
+        check_rank(LocalLM(f"local/{llama}@{tmp_path / 'dora'}"), Training(go_on=True))
 
 
 @pytest.mark.parametrize("begun", [True, False, "gaussian", "eva", "orthogonal"])
