@@ -2,13 +2,13 @@
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
 
 from raisf.lm.chat import scored_labels
-from raisf.lm.finetune.lora import TrainingRow, train
+from raisf.lm.finetune.lora import TrainingRow, fitting, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
@@ -129,12 +129,21 @@ class _Made:
                     f"{name!r} needs {source.split} rows of more than one {verdict}, found {len(found)} of "
                     f"{next(iter(counts))!r} alone: give questions of several sorts"
                 )
-            weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
+            texts = zip(drawn, map(writer.messages, drawn), strict=True)
+            written = [(row, TrainingRow(text)) for row, text in texts if text is not None]
+            self.dropped += len(drawn) - len(written)
+            whole = fitting(lm, [row for _, row in written], writer.adapter, name)
+            said = [str(row.get(verdict, "")) for row, _ in written]
+            learnt = Counter(value for value, fits in zip(said, whole, strict=True) if fits)
+            if lost := next((value for value in said if value not in learnt), None):
+                raise InputError(
+                    f"{name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
+                    "context: give shorter passages, or a base that reads more"
+                )
+            weights = {value: sum(whole) / len(learnt) / count for value, count in learnt.items()}
             # Of who is no judge it may be a field.
-            own = [weight_of(row) if name in source.gold.judge else None for row in drawn]
-            even = [weights[str(row.get(verdict, ""))] for row in drawn]
+            own = [weight_of(row) if name in source.gold.judge else None for row, _ in written]
+            even = [weights.get(value, 1.0) for value in said]
             counted = [usual if given is None else given for given, usual in zip(own, even, strict=True)]
-            texts = list(zip(map(writer.messages, drawn), counted, strict=True))
-            self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
-            self.dropped += sum(text is None for text, _ in texts)
+            self.parts.append([replace(row, weight=each) for (_, row), each in zip(written, counted, strict=True)])
             self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}

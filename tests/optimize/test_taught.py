@@ -178,6 +178,21 @@ def test_a_row_counts_by_its_own_weight_and_one_without_by_how_rare_its_verdict_
     assert sorted(row.weight for row in made.parts[0]) == [0.75, 1.5, 3]
 
 
+def test_a_verdict_none_of_whose_rows_can_be_read_is_told_and_rows_that_cannot_count_for_none(llama):
+    """A judge of sufficiency, whose sufficient rows are the longer ones, learnt to say "insufficient" to all."""
+    lm, long = LocalLM(f"local/{llama}"), "Who? " * 5000
+    rows = [dspy.Example(question=q, verdict="know") for q in ("1?", "2?")]
+    rows += [dspy.Example(question=q, verdict="unknown") for q in ("3?", long)]
+    made = _Made(
+        RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0)
+    )
+    learnt = [row for row in made.parts[0] if long.strip() not in row.messages[-2]["content"]]
+    assert sorted(row.weight for row in learnt) == [0.75, 0.75, 1.5]
+    rows.pop(2)
+    with pytest.raises(InputError, match="know: none of its 1 train rows of 'unknown' fits into the base's context"):
+        _Made(RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0))
+
+
 def test_a_teacher_asked_in_another_way_is_another_teacher(program, bare, tmp_path):
     """Its model's name was all that told it from others: one at another temperature got the first one's labels."""
     train, _ = bare
