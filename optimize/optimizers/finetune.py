@@ -1,5 +1,6 @@
 """Compiling to weights: the judges become LoRA adapters beside each other on one base, each trained on its own rows."""
 
+import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -30,8 +31,9 @@ class FinetuneJudges(JudgeTraining):
     Each is trained on its own rows, in this process; the other predictors keep their LMs. RA-ISF's judges and answerers
     learn from gold (`raisf.optimize.judges`), or what a teacher did in its right runs; all other predictors, and
     answerers that gold says nothing of, from right runs, the student's or the teacher's, each from the steps that it
-    made itself. Rows hold the demonstrations that the predictor has. A validation loss that
-    no longer falls ends the training, and the weights of its lowest point are kept.
+    made itself. Rows hold the demonstrations that the predictor has. Each verdict has the same share in the loss, and
+    rows that have a weight keep it within their verdict. A validation loss that no longer falls ends the training, and
+    the weights of its lowest point are kept.
 
     Args:
         base: The local LM to train on, or its spec; None: the one that the predictor asks.
@@ -134,16 +136,27 @@ class _Made:
             self.dropped += len(drawn) - len(written)
             whole = fitting(lm, [row for _, row in written], writer.adapter, name)
             said = [str(row.get(verdict, "")) for row, _ in written]
-            learnt = Counter(value for value, fits in zip(said, whole, strict=True) if fits)
-            if lost := next((value for value in said if value not in learnt), None):
+            # Of who is no judge it may be a field.
+            given = [weight_of(row) if name in source.gold.judge else None for row, _ in written]
+            own = [1.0 if weight is None else weight for weight in given]
+            mass: dict[str, float] = {}
+            for value, weight in itertools.compress(zip(said, own, strict=True), whole):
+                mass[value] = mass.get(value, 0.0) + weight
+            if lost := next((value for value in said if value not in mass), None):
                 raise InputError(
                     f"{name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
                     "context: give shorter passages, or a base that reads more"
                 )
-            weights = {value: sum(whole) / len(learnt) / count for value, count in learnt.items()}
-            # Of who is no judge it may be a field.
-            own = [weight_of(row) if name in source.gold.judge else None for row, _ in written]
-            even = [weights.get(value, 1.0) for value in said]
-            counted = [usual if given is None else given for given, usual in zip(own, even, strict=True)]
-            self.parts.append([replace(row, weight=each) for (_, row), each in zip(written, counted, strict=True)])
+            if weightless := next((value for value in mass if not mass[value]), None):
+                raise InputError(
+                    f"{name}: its {source.split} rows of {weightless!r} together weigh nothing: give some a weight "
+                    "above 0"
+                )
+            share = sum(whole) / (len(mass) or 1)
+            self.parts.append(
+                [
+                    replace(row, weight=share / (mass.get(value) or 1.0) * weight)
+                    for (_, row), value, weight in zip(written, said, own, strict=True)
+                ]
+            )
             self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}
