@@ -165,6 +165,6 @@ def test_an_adapter_that_was_trained_elsewhere_on_such_a_base_is_told(
     base: Any = transformers.AutoModelForCausalLM.from_pretrained(make_other(llama, tmp_path / kind, kind))
     config = LoraConfig(r=2, target_modules="all-linear", fan_in_fan_out=kind == "gpt2")
     get_peft_model(base, config).save_pretrained(str(tmp_path / "a"))
-    asked = Request(model="m", messages=(Message.user("Who founded Oran?"),))
+    opened: Any = connect(f"local/{tmp_path / kind}@{tmp_path / 'a'}")
     with pytest.raises(InputError, match=why):
-        connect(f"local/{tmp_path / kind}@{tmp_path / 'a'}").engine.complete(asked)
+        opened.engine.complete(Request(model="m", messages=(Message.user("Who founded Oran?"),)))
