@@ -319,6 +319,8 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, said: str, late: bool) -> tup
         return f"is busy ({status}: {said})", "wait, or ask with fewer threads"
     if isinstance(error, LMServerError):
         return f"failed ({status}: {said})", "look at the server's log"
+    if isinstance(error, LMInvalidRequestError) and isinstance(lm, LocalLM):
+        return f"refuses the request ({said})", "take the format that does without it (--adapter compact)"
     if isinstance(error, LMInvalidRequestError):
         return f"refuses the request ({status}: {said})", "is the model's name right, and does the server know it?"
     if error.status and 300 <= error.status < 400:

@@ -54,7 +54,7 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
                 )
             if model is None:
                 raise InputError(f"{place} serves no base model beside the modules {', '.join(modules.values())}")
-            lms[name] = _open(entry, model, api_base)
+            lms[name] = _open(entry, model, api_base, name in modules)
     return lms
 
 
@@ -65,9 +65,11 @@ def _bases(models: list[dict[str, Any]], modules: set[str]) -> list[str]:
     return [one for one in others if one in told] or others
 
 
-def _open(entry: KeptLM, model: str, api_base: str) -> dspy.LM:
+def _open(entry: KeptLM, model: str, api_base: str, trained: bool) -> dspy.LM:
     bare = entry.options.get("adapter") in ("compact", "pocket")
-    return entry.settings.told(connect(f"openai/{model}", api_base, **{**entry.options, "completions": bare}))
+    # What was trained in the chat format has learnt to write its verdicts between markers, not a label alone.
+    options = {**entry.options, "completions": bare, "probabilities": bare or not trained}
+    return entry.settings.told(connect(f"openai/{model}", api_base, **options))
 
 
 def _module(name: str, models: list[dict[str, Any]], place: str, folder: Path) -> str:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dspy.lm15 import InvalidRequestError
+
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.loop import finish
 from raisf.lm.finetune.parallel import share_out
@@ -134,24 +136,47 @@ def _lies_whole(folder: Path, marker: str, identity: str) -> bool:
         return False
 
 
+def fitting(lm: LocalLM, rows: Sequence[TrainingRow], adapter: "dspy.Adapter", name: str) -> list[bool]:
+    """Of each row, whether the base reads it whole; `train` leaves out the others.
+
+    Raises:
+        InputError: See `tokenized`.
+    """
+    read = _tokenized(lm.base_engine.text, rows, isinstance(adapter, CompactAdapter), name)
+    return [len(row.tokens) <= context_of(lm.base_engine.model) for row in read]
+
+
 def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context: int, name: str) -> list[TokenizedRow]:
     """The rows as tokens, those left out that are longer than the context.
 
     Raises:
-        InputError: None is left, or what is left weighs nothing together; or a weight is no number.
+        InputError: None is left, or what is left weighs nothing together; or a weight is no number, or the model's
+            chat template or its tokenizer takes no such rows.
     """
-    if wrong := [row.weight for row in rows if not 0 <= row.weight < math.inf]:
-        raise InputError(f"{name}: a row's weight is {wrong[0]}: give 0 or more")
-    all_rows = [text.training_row(row.messages, completion, row.weight) for row in rows]
-    fitting = [row for row in all_rows if len(row.tokens) <= context]
-    if not fitting:
+    all_rows = _tokenized(text, rows, completion, name)
+    whole = [row for row in all_rows if len(row.tokens) <= context]
+    if not whole:
         raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
-    if weight_of(fitting) == 0:
+    if weight_of(whole) == 0:
         raise InputError(
-            f"{name}: {len(fitting)} rows together weigh nothing, as all have the weight 0 or an empty completion: "
+            f"{name}: {len(whole)} rows together weigh nothing, as all have the weight 0 or an empty completion: "
             "give rows with completions, and weights above 0"
         )
-    return fitting
+    return whole
+
+
+def _tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, name: str) -> list[TokenizedRow]:
+    if wrong := [row.weight for row in rows if not 0 <= row.weight < math.inf]:
+        raise InputError(f"{name}: a row's weight is {wrong[0]}: give 0 or more")
+    if completion and not text.breaks_lines and any("\n" in row.messages[-1]["content"].strip() for row in rows):
+        raise InputError(
+            f"{name} writes several outputs, each on its line, and the base's tokenizer has no line breaks: train "
+            "predictors with a single output (--train-predictors), or take another base"
+        )
+    try:
+        return [text.training_row(row.messages, completion, row.weight) for row in rows]
+    except InvalidRequestError as error:
+        raise InputError(f"{name}: {error}: take the format that does without it (--adapter compact)") from error
 
 
 def _digest(value: Any) -> str:

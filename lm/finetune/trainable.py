@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, WEIGHTS, check_plain, without_hooks
+from raisf.lm.local.multi_lora import CONFIG, WEIGHTS, without_hooks
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 
@@ -37,7 +37,6 @@ def trainable(lm: LocalLM, method: Method, rank: int, layers: int | None = None,
     task = "SEQ_2_SEQ_LM" if base.config.is_encoder_decoder else "CAUSAL_LM"
     own = lm.lora if go_on else None
     if own:
-        check_plain(own, read_json(own / CONFIG))  # peft would rewrite the base, which others share
         known = {field.name for field in fields(LoraConfig)}
         told = {name: value for name, value in read_json(own / CONFIG).items() if name in known}
         config = LoraConfig(**{**told, "inference_mode": False})

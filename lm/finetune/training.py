@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from raisf.lm.finetune.trainable import Method, check_adaptable, trainable, write
 from raisf.lm.local.model import LocalLM
+from raisf.lm.local.multi_lora import Loras, lora_hash
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
@@ -82,7 +83,7 @@ def check_rank(lm: LocalLM, training: Training) -> None:
     Raises:
         InputError: There are fewer layers, or they are no choice. Or the rank is above the width of the widest layer:
             the product of such matrices has no higher rank, and has more weights than the layer. Or there is no adapter
-            to go on with.
+            to go on with, or one that the engine cannot run.
     """
     import torch
 
@@ -92,6 +93,8 @@ def check_rank(lm: LocalLM, training: Training) -> None:
                 f"{lm.model} answers without a LoRA adapter, and there is none to go on with (--go-on): leave it out, "
                 "or name the predictors that have one (--train-predictors)"
             )
+        # Of another kind, peft would also write into the base, which others share.
+        Loras(lm.base_engine.model).place(lm.lora, lora_hash(lm.lora))
         return
 
     layers = [layer for layer in lm.base_engine.model.modules() if isinstance(layer, torch.nn.Linear)]

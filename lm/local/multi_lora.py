@@ -173,6 +173,11 @@ class Blend:
         mask = self._mask
 
         def add(layer: Any, inputs: Any, output: "torch.Tensor") -> "torch.Tensor":
+            if output.ndim != 3:
+                raise InputError(
+                    "a LoRA adapter adds to a layer of this base that takes all texts as one, and cannot run beside "
+                    "others: merge it into its base"
+                )
             inner = inputs[0] @ down.T
             if mask is not None:
                 inner.masked_fill_(mask, 0)  # not multiplied: another adapter's may have overflowed

@@ -92,10 +92,7 @@ class Text:
         messages = self._plain_messages(messages, marks)
         if completion or not getattr(self.tokenizer, "chat_template", None):
             return "\n\n".join(message["content"] for message in messages), True
-        try:
-            return self._templated(messages, asks=True), False
-        except Exception as error:  # a template raises what it likes
-            raise InvalidRequestError(f"the model's chat template refuses the messages: {error}") from error
+        return self._templated(messages, asks=True), False
 
     def plain(self, text: str, marks: Collection[str] = ()) -> str:
         """A text in which no special token is one: a passage may hold them, and would end the user's turn.
@@ -130,6 +127,11 @@ class Text:
         known = self.tokenizer.added_tokens_decoder.get(token) if token is not None else None
         return token if known is not None and known.special else None
 
+    @functools.cached_property
+    def breaks_lines(self) -> bool:
+        """Whether the model reads and writes line breaks: some tokenizers take them for any other space."""
+        return "\n" in self.decode(self._encoded("a\nb", False), True)
+
     def _plain_messages(self, messages: list[dict[str, str]], marks: Collection[str]) -> list[dict[str, str]]:
         return [{**message, "content": self.plain(message["content"], marks)} for message in messages]
 
@@ -143,19 +145,30 @@ class Text:
 
         Returns:
             The row, up to the first token that ends the model's words.
+
+        Raises:
+            InvalidRequestError: the chat template refuses the conversation, or changes the answer.
         """
         ended = completion and messages[-1]["content"].rstrip().endswith(str(self.tokenizer.eos_token or "\0"))
         *asked, answer = messages = self._plain_messages(messages, [str(self.tokenizer.eos_token)] if ended else ())
         if completion or not getattr(self.tokenizer, "chat_template", None):
             text = "\n\n".join(message["content"] for message in asked)
-            end = "" if completion else str(self.tokenizer.eos_token or "")  # which a template would write
-            whole, start = self.completed(text, answer["content"] + end, True)
+            said, end = answer["content"], str(self.tokenizer.eos_token or "")  # which a template would write
+            if completion and not self.seq2seq and not self.breaks_lines:
+                said = said.rstrip() + end  # of the compact format's own end nothing would be left
+            whole, start = self.completed(text, said if completion else said + end, True)
         elif self.seq2seq:
             whole, start = self.completed(self._templated(asked, asks=True), answer["content"], False)
         else:
-            texts = self._templated(asked, asks=True), self._templated(messages, asks=False)
-            prompt, whole = (self.encode(text, False) for text in texts)
-            start = max(1, common_length(prompt, whole))
+            text, ended_text = self._templated(asked, asks=True), self._templated(messages, asks=False)
+            if ended_text.startswith(text):
+                said = ended_text[len(text) :]
+            else:  # a turn begins otherwise while it is asked for, as with a "<think>"
+                _, words, end = ended_text.rpartition(answer["content"].strip())
+                if not words:
+                    raise InvalidRequestError("the model's chat template does not repeat an answer as it was given")
+                said = words + end
+            whole, start = self.completed(text, said, False)
         ends = [place for place in range(start, len(whole)) if whole[place] == self.tokenizer.eos_token_id]
         return TokenizedRow(whole[: ends[0] + 1] if ends else whole, start, weight)
 
@@ -240,4 +253,7 @@ class Text:
     def _templated(self, messages: list[dict[str, str]], asks: bool) -> str:
         """A conversation in the model's chat template; `asks`: the model is to speak next."""
         with self._lock:
-            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks))
+            try:
+                return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks))
+            except Exception as error:  # a template raises what it likes
+                raise InvalidRequestError(f"the model's chat template refuses the messages: {error}") from error

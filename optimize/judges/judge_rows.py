@@ -35,7 +35,7 @@ class JudgeRows:
 
     Attributes:
         of: By judge, its rows as examples; those of relevance with a `verdict` for balancing. A row may have a `weight`
-            in the loss, and an `origin`, the training question on whose way it was met.
+            among those of its verdict (1 without), and an `origin`, the training question on whose way it was met.
         report: Who labelled them, at what cost, and how far that agrees with gold; for a compilation's report.
     """
 

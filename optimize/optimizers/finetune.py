@@ -1,14 +1,15 @@
 """Compiling to weights: the judges become LoRA adapters beside each other on one base, each trained on its own rows."""
 
+import itertools
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
 
 from raisf.lm.chat import scored_labels
-from raisf.lm.finetune.lora import TrainingRow, train
+from raisf.lm.finetune.lora import TrainingRow, fitting, train
 from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
@@ -30,8 +31,9 @@ class FinetuneJudges(JudgeTraining):
     Each is trained on its own rows, in this process; the other predictors keep their LMs. RA-ISF's judges and answerers
     learn from gold (`raisf.optimize.judges`), or what a teacher did in its right runs; all other predictors, and
     answerers that gold says nothing of, from right runs, the student's or the teacher's, each from the steps that it
-    made itself. Rows hold the demonstrations that the predictor has. A validation loss that
-    no longer falls ends the training, and the weights of its lowest point are kept.
+    made itself. Rows hold the demonstrations that the predictor has. Each verdict has the same share in the loss, and
+    rows that have a weight keep it within their verdict. A validation loss that no longer falls ends the training, and
+    the weights of its lowest point are kept.
 
     Args:
         base: The local LM to train on, or its spec; None: the one that the predictor asks.
@@ -129,12 +131,32 @@ class _Made:
                     f"{name!r} needs {source.split} rows of more than one {verdict}, found {len(found)} of "
                     f"{next(iter(counts))!r} alone: give questions of several sorts"
                 )
-            weights = {value: len(drawn) / len(counts) / count for value, count in counts.items()}
+            texts = zip(drawn, map(writer.messages, drawn), strict=True)
+            written = [(row, TrainingRow(text)) for row, text in texts if text is not None]
+            self.dropped += len(drawn) - len(written)
+            whole = fitting(lm, [row for _, row in written], writer.adapter, name)
+            said = [str(row.get(verdict, "")) for row, _ in written]
             # Of who is no judge it may be a field.
-            own = [weight_of(row) if name in source.gold.judge else None for row in drawn]
-            even = [weights[str(row.get(verdict, ""))] for row in drawn]
-            counted = [usual if given is None else given for given, usual in zip(own, even, strict=True)]
-            texts = list(zip(map(writer.messages, drawn), counted, strict=True))
-            self.parts.append([TrainingRow(text, weight) for text, weight in texts if text is not None])
-            self.dropped += sum(text is None for text, _ in texts)
+            given = [weight_of(row) if name in source.gold.judge else None for row, _ in written]
+            own = [1.0 if weight is None else weight for weight in given]
+            mass: dict[str, float] = {}
+            for value, weight in itertools.compress(zip(said, own, strict=True), whole):
+                mass[value] = mass.get(value, 0.0) + weight
+            if lost := next((value for value in said if value not in mass), None):
+                raise InputError(
+                    f"{name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
+                    "context: give shorter passages, or a base that reads more"
+                )
+            if weightless := next((value for value in mass if not mass[value]), None):
+                raise InputError(
+                    f"{name}: its {source.split} rows of {weightless!r} together weigh nothing: give some a weight "
+                    "above 0"
+                )
+            share = sum(whole) / (len(mass) or 1)
+            self.parts.append(
+                [
+                    replace(row, weight=share / (mass.get(value) or 1.0) * weight)
+                    for (_, row), value, weight in zip(written, said, own, strict=True)
+                ]
+            )
             self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from dspy.lm15 import Config, Message, Request
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from raisf.lm.adapter import COMPLETION
@@ -87,6 +88,14 @@ def test_a_broken_adapter_is_told(llama: Path, adapter: Path, tmp_path: Path, sp
         )
 
 
+def test_an_adapter_that_could_not_be_run_is_not_trained_further(llama: Path, tmp_path: Path) -> None:
+    """Hours of training ended in an adapter that no call could use."""
+    config = LoraConfig(r=4, target_modules="all-linear", use_dora=True)
+    get_peft_model(transformers.LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(tmp_path / "dora"))
+    with pytest.raises(InputError, match="holds more than LoRA matrices"):
+        check_rank(LocalLM(f"local/{llama}@{tmp_path / 'dora'}"), Training(go_on=True))
+
+
 @pytest.mark.parametrize("begun", [True, False, "gaussian", "eva", "orthogonal"])
 def test_a_beginning_that_leaves_the_base_as_it_is_is_none_of_our_business(
     llama: Path, adapter: Path, tmp_path: Path, begun: Any
@@ -128,17 +137,34 @@ def test_an_adapter_whose_numbers_overflow_spoils_no_other(llama: Path, adapter:
             assert [future.result().text for future in both[place // 2 :: 2]] == alone[place]
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "opt"])
-def test_a_base_whose_adapters_could_not_be_run_is_told_before_any_is_trained(llama: Path, tmp_path: Path, kind: str):
-    """Training ran to its end, and then every call of the trained judge failed."""
+def make_other(llama: Path, folder: Path, kind: str) -> Path:
+    """A model of another kind than a Llama."""
     sizes: dict[str, Any] = {"vocab_size": 400, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
     sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16}
     more: dict[str, Any] = {} if kind == "gpt2" else {"ffn_dim": 32, "word_embed_proj_dim": 16}
     config = transformers.AutoConfig.for_model(kind, **sizes, **more)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / kind)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     for file in llama.glob("tokenizer*"):
-        shutil.copy(file, tmp_path / kind)
-    lm = LocalLM(f"local/{tmp_path / kind}")
+        shutil.copy(file, folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt"])
+def test_a_base_whose_adapters_could_not_be_run_is_told_before_any_is_trained(llama: Path, tmp_path: Path, kind: str):
+    """Training ran to its end, and then every call of the trained judge failed."""
+    lm = LocalLM(f"local/{make_other(llama, tmp_path / kind, kind)}")
     with pytest.raises(InputError, match=r"cannot have LoRA adapters that run side by side.*--full"):
         check_rank(lm, Training(rank=2))
     check_rank(lm, Training(rank=2, method="full"))
+
+
+@pytest.mark.parametrize(("kind", "why"), [("gpt2", "does not fit"), ("opt", "takes all texts as one")])
+def test_an_adapter_that_was_trained_elsewhere_on_such_a_base_is_told(
+    llama: Path, tmp_path: Path, kind: str, why: str
+) -> None:
+    base: Any = transformers.AutoModelForCausalLM.from_pretrained(make_other(llama, tmp_path / kind, kind))
+    config = LoraConfig(r=2, target_modules="all-linear", fan_in_fan_out=kind == "gpt2")
+    get_peft_model(base, config).save_pretrained(str(tmp_path / "a"))
+    opened: Any = connect(f"local/{tmp_path / kind}@{tmp_path / 'a'}")
+    with pytest.raises(InputError, match=why):
+        opened.engine.complete(Request(model="m", messages=(Message.user("Who founded Oran?"),)))

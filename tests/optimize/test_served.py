@@ -111,6 +111,27 @@ def test_chat_adapters_ask_the_chat_endpoint(llamas: Any, tmp_path: Path) -> Non
         assert (body["max_completion_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
 
 
+def test_a_module_in_the_chat_format_is_asked_for_its_verdict_as_it_was_trained(
+    llamas: Any, artifact: Path, tmp_path: Path
+) -> None:
+    """It was asked for the label alone, which it has never seen."""
+    lm = connect("pocket", adapter="chat")
+    assert isinstance(lm, LocalLM)
+    program: Any = RAISF(None)
+    program.set_lm(lm)
+    program.know.lm = lm.with_weights(artifact / "adapters" / "know")
+    save(program, tmp_path / "a")
+    with llamas.serve({"pocket": pocket.path(), "know": (pocket.path(), artifact / "adapters" / "know")}) as endpoint:
+        there: Any = load(tmp_path / "a", api_base=endpoint.url)
+        there.know.lm.kwargs["max_tokens"] = 4
+        with contextlib.suppress(AdapterParseError):  # the pocket Llama knows no chat
+            said(there, "know")
+        path, body = endpoint.seen[0]
+        assert path == "/v1/chat/completions" and body["model"] == "know" and "logprobs" not in body
+        question = {"question": "Who is the mayor of Belrin?"}
+        assert body["messages"] == lm.adapter.format(there.know.signature, [], question)
+
+
 def test_completions_need_a_format_that_writes_text() -> None:
     with pytest.raises(InputError, match="adapter compact or pocket"):
         connect("openai/x", api_base="http://127.0.0.1:9/v1", completions=True)

@@ -169,13 +169,35 @@ def test_a_judge_that_the_rows_given_say_nothing_of_stays_as_it_is(how, world, o
     assert {"know", "relevant"} <= taught.keys()
 
 
-def test_a_row_counts_by_its_own_weight_and_one_without_by_how_rare_its_verdict_is(llama):
-    """All that trying verdicts has found would be lost on the way into the judges' weights."""
-    rows = [dspy.Example(question=f"{n}?", verdict="know", weight=n or None) for n in (0, 3)]
-    rows.append(dspy.Example(question="Who?", verdict="unknown"))
-    source = Source("train", 9, Rows({"know": rows}, {"know": "know"}))
-    made = _Made(RAISF(None), "know", LocalLM(f"local/{llama}"), [source], random.Random(0))
-    assert sorted(row.weight for row in made.parts[0]) == [0.75, 1.5, 3]
+def test_a_rows_weight_counts_within_its_verdict_and_each_verdict_has_the_same_share(llama):
+    """A row of a rare verdict with the weight 3 counted less than its neighbours, and with 1 to all, rare ones less."""
+
+    def weights(*known, unknown=None):
+        rows = [dspy.Example(question=f"{n}?", verdict="know", weight=one) for n, one in enumerate(known)]
+        rows.append(dspy.Example(question="Who?", verdict="unknown", weight=unknown))
+        source = Source("train", 9, Rows({"know": rows}, {"know": "know"}))
+        made = _Made(RAISF(None), "know", LocalLM(f"local/{llama}"), [source], random.Random(0))
+        return sorted(row.weight for row in made.parts[0])
+
+    assert weights(None, 3) == [0.375, 1.125, 1.5]
+    assert weights(1, 1, unknown=1) == weights(None, None) == [0.75, 0.75, 1.5]
+    with pytest.raises(InputError, match="know: its train rows of 'know' together weigh nothing: give some a weight"):
+        weights(0, 0)
+
+
+def test_a_verdict_none_of_whose_rows_can_be_read_is_told_and_rows_that_cannot_count_for_none(llama):
+    """A judge of sufficiency, whose sufficient rows are the longer ones, learnt to say "insufficient" to all."""
+    lm, long = LocalLM(f"local/{llama}"), "Who? " * 5000
+    rows = [dspy.Example(question=q, verdict="know") for q in ("1?", "2?")]
+    rows += [dspy.Example(question=q, verdict="unknown") for q in ("3?", long)]
+    made = _Made(
+        RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0)
+    )
+    learnt = [row for row in made.parts[0] if long.strip() not in row.messages[-2]["content"]]
+    assert sorted(row.weight for row in learnt) == [0.75, 0.75, 1.5]
+    rows.pop(2)
+    with pytest.raises(InputError, match="know: none of its 1 train rows of 'unknown' fits into the base's context"):
+        _Made(RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0))
 
 
 def test_a_teacher_asked_in_another_way_is_another_teacher(program, bare, tmp_path):
