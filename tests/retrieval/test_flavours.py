@@ -61,7 +61,7 @@ def test_documents_of_quarto_and_r_markdown_are_read(tmp_path: Path) -> None:
     for name in ("a.qmd", "b.Rmd"):
         (tmp_path / name).write_text(text)
     found = [(passage.citation, passage.title, passage.text) for passage in read_documents(tmp_path)]
-    assert found == [(f"{name}, line 1", "Tides", "plot(tides) They rise.") for name in ("a.qmd", "b.Rmd")]
+    assert found == [(f"{name}, line 7", "Tides", "plot(tides) They rise.") for name in ("a.qmd", "b.Rmd")]
 
 
 def test_an_md_file_that_imports_components_is_read_as_mdx(tmp_path: Path) -> None:

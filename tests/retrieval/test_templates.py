@@ -62,7 +62,7 @@ def test_numbered_items_of_html_in_markdown_are_cited_by_their_own_lines(tmp_pat
     items = [f"<li>Rule {number} of the club is {'long ' * 60}.</li>" for number in range(1, 5)]
     (tmp_path / "a.md").write_text("\n".join(["<ol>", *items, "</ol>", "<p>Meeting 3.</p>"]))
     found = [passage for passage in read_documents(tmp_path / "a.md") if "Rule" in passage.text]
-    assert [passage.metadata["line"] for passage in found] == [1, 3, 4, 5]
+    assert [passage.metadata["line"] for passage in found] == [2, 3, 4, 5]
 
 
 def test_front_matter_is_read_where_there_is_nothing_else(tmp_path: Path) -> None:
