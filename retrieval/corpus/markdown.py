@@ -105,7 +105,7 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
         return
     starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
     chapters = sum(_is_other(tokens[start : start + 2], told) for start in starts) > (0 if told else _TITLES)
-    before = _section(title, "", 0, 1, tokens[: starts[0] if starts else None])
+    before = _section(title, "", 0, None, tokens[: starts[0] if starts else None])
     said = before.text.strip()
     yield before
     for start, end in zip_longest(starts, starts[1:]):
@@ -143,9 +143,9 @@ def _begins_section(token: "Token", words: Sequence["Token"]) -> bool:
     )
 
 
-def _section(title: str, heading: str, level: int, first: int, tokens: Iterable["Token"]) -> Section:
+def _section(title: str, heading: str, level: int, first: int | None, tokens: Iterable["Token"]) -> Section:
     """A section of the paragraphs that the tokens are, with their lines."""
-    return Section.of_blocks(title, heading, level, first, list(_blocks(tokens, first)))
+    return Section.of_blocks(title, heading, level, first, list(_blocks(tokens, first or 1)))
 
 
 def _blocks(tokens: Iterable["Token"], line: int) -> Iterator[Block]:

@@ -57,8 +57,10 @@ class Section:
     lines: Sequence[Lines] = ()
 
     @classmethod
-    def of_blocks(cls, title: str, heading: str, level: int, line: int, blocks: Sequence[Block]) -> "Section":
-        """A part of the paragraphs that are given, from a line on."""
+    def of_blocks(cls, title: str, heading: str, level: int, line: int | None, blocks: Sequence[Block]) -> "Section":
+        """A part of the paragraphs that are given, from a line on; None: from where the first of them begins."""
+        if line is None:
+            line = next((lines[0][1] for lines, _ in blocks if lines), 1)
         text = BREAK.join(text for _, text in blocks)
         return cls(title, heading, {"line": line}, text, level, [lines for lines, _ in blocks])
 
@@ -102,7 +104,7 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
             if not any(char.isalnum() or (category(char) in signs and char not in _DRAWN) for char in piece):
                 continue  # a rule, an ornament
             number += 1
-            within = section.lines[paragraph] if section.lines and (paragraph or start or not section.level) else ()
+            within = section.lines[paragraph] if section.lines and (paragraph or start) else ()
             line = within[bisect_right(within, start, key=itemgetter(0)) - 1][1] if within else None
             place = section.place if line is None else {"line": line}
             metadata = {**place, "section": heading} if heading else place

@@ -104,7 +104,7 @@ class _Reader:
 
     def parts(self, section: Any = None, heading: str = "", level: int = 0) -> Iterator[Section]:
         """A section of the tree, else the document, up to its first heading; and those below, in their order."""
-        section, line = section or self._document, self._line
+        section, line = (section, self._line) if section else (self._document, None)
         below = [node for node in section.children if node.tagname == "section"]
         own = [node for node in section.children if node.tagname not in ("section", "title")]
         yield Section.of_blocks("", heading, level, line, [block for node in own for block in self._block(node)])
