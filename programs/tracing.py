@@ -24,7 +24,7 @@ from raisf.programs.callbacks import RunCallback
 from raisf.programs.trace import Node
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
-from raisf.utils.usage import usage_of_call
+from raisf.utils.usage import was_cached
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,6 @@ class SpanCallback(RunCallback):
             raise InputError(f"tracing needs OpenTelemetry, which is not installed: {INSTALL}") from error
         self._tracer = trace.get_tracer("raisf", tracer_provider=tracer_provider)
         self._open: dict[str, tuple[Any, Any]] = {}
-        self._usage: dict[str, list[Any] | None] = {}
         self._hidden = {side for side in ("INPUTS", "OUTPUTS") if _set(f"OPENINFERENCE_HIDE_{side}")}
 
     def on_module_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
@@ -154,13 +153,12 @@ class SpanCallback(RunCallback):
             told |= _messages(
                 "llm.input_messages", [*([{"role": "system", "content": system}] if system else []), *messages]
             )
-        self._usage[call_id] = usage_of_call()
         self._start(call_id, "LM", "LLM", None, told)
 
     def on_lm_end(self, call_id: str, outputs: Any, exception: BaseException | None = None) -> None:
         """Its response, with the tokens where it tells them and they were spent: DSPy's cache keeps those of once."""
         told: dict[str, Any] = {}
-        usage = None if self._usage.pop(call_id, None) == [] else getattr(outputs, "usage", None)
+        usage = None if was_cached(call_id) else getattr(outputs, "usage", None)
         for name, field in (("prompt", "input_tokens"), ("completion", "output_tokens")):
             if (count := getattr(usage, field, None)) is not None:
                 told[f"llm.token_count.{name}"] = int(count)

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from threading import Lock
 from typing import Any
 
 import dspy
 from dspy.lm15 import UnsupportedFeatureError
-from dspy.utils.callback import BaseCallback
+from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 from dspy.utils.usage_tracker import UsageTracker
 
@@ -44,16 +43,16 @@ class Calls(BaseCallback):
             self.count(-1)
 
 
-_call: ContextVar[list[Any] | None] = ContextVar("call", default=None)
-
-
 class _Shared(UsageTracker):
-    """A tracker that is not copied. It tells the call under way, too (`usage_of_call`)."""
+    """A tracker that is not copied, and knows which calls told their usage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.telling = set[str | None]()
 
     def add_usage(self, lm: str, usage_entry: dict[str, Any]) -> None:
         super().add_usage(lm, usage_entry)
-        if (call := _call.get()) is not None:
-            call.append(usage_entry)
+        self.telling.add(ACTIVE_CALL_ID.get())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Shared":
         return self
@@ -69,14 +68,10 @@ def shared_usage() -> Iterator[UsageTracker]:
             yield shared
 
 
-def usage_of_call() -> list[Any] | None:
-    """What the call that begins here will have told of its usage; None outside of `shared_usage`.
-
-    It stays empty where DSPy's cache answers.
-    """
-    call = list[Any]() if isinstance(dspy.settings.usage_tracker, _Shared) else None
-    _call.set(call)
-    return call
+def was_cached(call_id: str) -> bool:
+    """Whether a call that ends here told no usage, as where DSPy's cache answers; False outside of `shared_usage`."""
+    tracker = dspy.settings.usage_tracker
+    return isinstance(tracker, _Shared) and call_id not in tracker.telling
 
 
 def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:

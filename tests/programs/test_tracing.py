@@ -7,9 +7,11 @@ from typing import Any
 
 import dspy
 import pytest
+from dspy.lm15 import Config, Message, Request, Response, Usage
 
 from raisf.lm.connect import adapter_for, connect
 from raisf.programs import tracing
+from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.live import stream
 from raisf.programs.ra_isf import RAISF
@@ -146,11 +148,30 @@ def test_a_call_is_told_with_its_own_options(adapter, scripted, plan, traced):
 def test_tokens_of_a_call_that_dspys_cache_answered_are_not_told_again(faulty, shelf, collected):
     """Collectors compute costs from them."""
     program = RAG(shelf, k=1)
-    with faulty.serve() as endpoint, dspy.context(callbacks=[tracing.SpanCallback(collected.provider)]):
+    both = [tracing.SpanCallback(collected.provider) for _ in range(2)]
+    with faulty.serve() as endpoint, dspy.context(callbacks=both):
         program.set_lm(connect("openai/x", api_base=endpoint.url))
         costs = [program(question="Whose tokens?").trace.cost for _ in range(2)]
     spent = [span.attributes.get("llm.token_count.prompt") for span in collected.of("LM")]
-    assert spent == [costs[0].prompt_tokens, None] and costs[0].prompt_tokens and not costs[1].prompt_tokens
+    once = costs[0].prompt_tokens
+    assert once and not costs[1].prompt_tokens and spent == [once, once, None, None]
+
+
+def test_an_lm_that_asks_another_tells_its_own_tokens(faulty, collected):
+    class Router:
+        def complete(self, request):
+            inner(Request(model=inner.model, messages=(Message.user("Which?"),), config=Config()))
+            said, usage = Message.assistant("[[ ## answer ## ]]\nAda\n"), Usage(input_tokens=70, output_tokens=5)
+            return Response(id=None, model="router", message=said, finish_reason="stop", usage=usage)
+
+    program = Direct()
+    program.set_lm(dspy.LM("openai/router", engine=Router(), cache=False))
+    with faulty.serve() as endpoint, dspy.context(callbacks=[tracing.SpanCallback(collected.provider)]):
+        inner = connect("openai/x", api_base=endpoint.url)
+        program(question="Who?")
+    tokens = {span.attributes["llm.model_name"]: span.attributes for span in collected.of("LM")}
+    assert tokens["openai/router"]["llm.token_count.prompt"] == 70
+    assert tokens["openai/x"]["llm.token_count.prompt"]
 
 
 def test_a_failure_ends_its_spans_and_is_told(scripted, plan, shelf, traced):
