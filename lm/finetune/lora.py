@@ -83,7 +83,9 @@ def train(
     data = _digest([[[asdict(row) for row in part] for part in (rows, valrows)], completion])
     begun = [lora_hash(lm.lora)] if training.go_on and lm.lora else []
     evened = ["a weight counts against all rows"] if len({row.weight for row in rows}) > 1 else []
-    identity = _digest([lm.base, training.told(), data, *begun, *evened])
+    text = lm.base_engine.text
+    mended = ["an answer has its beginning and its end"] if text.ends_or_begins_anew(completion) else []
+    identity = _digest([lm.base, training.told(), data, *begun, *evened, *mended])
     out = Path(work) / f"{name}-{identity[:8]}"
     marker = CONFIG if training.method == "lora" else "config.json"
     checkpoint = out.with_name(f".{out.name}.safetensors")
@@ -92,8 +94,8 @@ def train(
         tell_resumed()
     if whole:
         return out
-    text, model = lm.base_engine.text, lm.base_engine.model
-    learn, measure = (tokenized(text, part, completion, context_of(model), name) for part in (rows, valrows))
+    context = context_of(lm.base_engine.model)
+    learn, measure = (tokenized(text, part, completion, context, name) for part in (rows, valrows))
     if training.processes > 1:
         share_out(lm, learn, measure, training, checkpoint, identity, name, progress)
     run = FinetuneRun(lm, learn, measure, training)

@@ -132,6 +132,21 @@ class Text:
         """Whether the model reads and writes line breaks: some tokenizers take them for any other space."""
         return "\n" in self.decode(self._encoded("a\nb", False), True)
 
+    @functools.cached_property
+    def _keeps_ends(self) -> bool:
+        """Whether the line breaks that end a text are tokens; an encoder's answers end by themselves."""
+        return self.seq2seq or self._encoded("a\n\n", False) != self._encoded("a", False)
+
+    def ends_or_begins_anew(self, completion: bool) -> bool:
+        """Whether rows end, or begin, otherwise than those that version 0.1.0 made, which were learnt in vain."""
+        if completion or self.seq2seq or not getattr(self.tokenizer, "chat_template", None):
+            return completion and not self._keeps_ends
+        asked, said = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+        try:
+            return not self._templated([asked, said], asks=False).startswith(self._templated([asked], asks=True))
+        except InvalidRequestError:  # which the rows will tell
+            return False
+
     def _plain_messages(self, messages: list[dict[str, str]], marks: Collection[str]) -> list[dict[str, str]]:
         return [{**message, "content": self.plain(message["content"], marks)} for message in messages]
 
@@ -154,7 +169,7 @@ class Text:
         if completion or not getattr(self.tokenizer, "chat_template", None):
             text = "\n\n".join(message["content"] for message in asked)
             said, end = answer["content"], str(self.tokenizer.eos_token or "")  # which a template would write
-            if completion and not self.seq2seq and not self.breaks_lines:
+            if completion and not self._keeps_ends:
                 said = said.rstrip() + end  # of the compact format's own end nothing would be left
             whole, start = self.completed(text, said if completion else said + end, True)
         elif self.seq2seq:
@@ -164,8 +179,9 @@ class Text:
             if ended_text.startswith(text):
                 said = ended_text[len(text) :]
             else:  # a turn begins otherwise while it is asked for, as with a "<think>"
-                _, words, end = ended_text.rpartition(answer["content"].strip())
-                if not words:
+                words = answer["content"].strip()
+                _, found, end = ended_text.rpartition(words or ended_text)
+                if not (words and found):
                     raise InvalidRequestError("the model's chat template does not repeat an answer as it was given")
                 said = words + end
             whole, start = self.completed(text, said, False)

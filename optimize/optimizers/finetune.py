@@ -31,8 +31,8 @@ class FinetuneJudges(JudgeTraining):
     Each is trained on its own rows, in this process; the other predictors keep their LMs. RA-ISF's judges and answerers
     learn from gold (`raisf.optimize.judges`), or what a teacher did in its right runs; all other predictors, and
     answerers that gold says nothing of, from right runs, the student's or the teacher's, each from the steps that it
-    made itself. Rows hold the demonstrations that the predictor has. Each verdict has the same share in the loss, and
-    rows that have a weight keep it within their verdict. A validation loss that no longer falls ends the training, and
+    made itself. Rows hold the demonstrations that the predictor has. Each verdict has the same weight, and rows that
+    have one of their own keep it within their verdict. A validation loss that no longer falls ends the training, and
     the weights of its lowest point are kept.
 
     Args:
@@ -142,7 +142,8 @@ class _Made:
             mass: dict[str, float] = {}
             for value, weight in itertools.compress(zip(said, own, strict=True), whole):
                 mass[value] = mass.get(value, 0.0) + weight
-            if lost := next((value for value in said if value not in mass), None):
+            lost = next((value for value in said if value not in mass), None)
+            if verdict and lost is not None and len(mass) < 2:
                 raise InputError(
                     f"{name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
                     "context: give shorter passages, or a base that reads more"

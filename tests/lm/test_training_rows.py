@@ -4,7 +4,7 @@ from typing import Any
 
 import dspy
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from raisf.lm.adapter import CompactAdapter
@@ -33,6 +33,8 @@ def test_an_answer_is_learnt_where_the_model_is_asked_for_it(makers: Any) -> Non
     row = text.training_row(SAID, False)
     assert text.decode(row.tokens[: row.start], False) == "<user>Who?<assistant><think>\n"
     assert text.decode(row.tokens[row.start :], False) == "Ada\n<|end|>"
+    with pytest.raises(InputError, match="does not repeat an answer"):
+        tokenized(text, [TrainingRow([SAID[0], {"role": "assistant", "content": " "}])], False, 512, "know")
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,37 @@ def test_a_chat_template_that_refuses_a_call_is_told_so_too(llama: Any, monkeypa
     assert isinstance(told, LMError) and "server" not in str(told) and str(told).endswith("(--adapter compact)")
 
 
-def test_an_answer_has_an_end_to_be_learnt_where_the_tokenizer_drops_line_breaks() -> None:
-    """Each answer of such a model was cut off at its limit, as nothing had taught it to stop."""
-    words = ["</s>", "<unk>", "question", ":", "Who", "?", "answer", "Ada"]
+def tokenizer_of_words(*, breaks: bool) -> PreTrainedTokenizerFast:
+    """Drops line breaks, all or those that end a text."""
+    words = ["</s>", "<unk>", "question", ":", "Who", "?", "answer", "Ada", "\n"]
     library = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
-    text, form = Text(PreTrainedTokenizerFast(tokenizer_object=library, eos_token="</s>")), CompactAdapter()
+    if breaks:
+        library.normalizer = normalizers.Strip(left=False, right=True)
+        library.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n|:|\?| "), "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=library, eos_token="</s>")
+
+
+def test_an_answer_has_an_end_to_be_learnt_where_the_tokenizer_strips_texts() -> None:
+    text = Text(tokenizer_of_words(breaks=True))
+    asked = {"role": "user", "content": "question: Who?\nanswer:"}
+    row = text.training_row([asked, {"role": "assistant", "content": " Ada\n\n"}], True)
+    assert text.breaks_lines and row.tokens[-1] == text.tokenizer.eos_token_id
+
+
+def test_what_was_learnt_from_rows_that_are_made_otherwise_now_is_learnt_anew(makers: Any) -> None:
+    """A finished training of a model that never learnt to stop was taken up as it was."""
+    thinking = chatting(makers, TURNS + "{% if add_generation_prompt %}<assistant><think>\n{% endif %}")
+    plain = chatting(makers, TURNS + "{% if add_generation_prompt %}<assistant>{% endif %}")
+    assert thinking.ends_or_begins_anew(False) and not thinking.ends_or_begins_anew(True)
+    assert not plain.ends_or_begins_anew(False) and not plain.ends_or_begins_anew(True)
+    assert Text(tokenizer_of_words(breaks=False)).ends_or_begins_anew(True)
+    assert Text(tokenizer_of_words(breaks=True)).ends_or_begins_anew(True)
+
+
+def test_an_answer_has_an_end_to_be_learnt_where_the_tokenizer_drops_line_breaks() -> None:
+    """Each answer of such a model was cut off at its limit, as nothing had taught it to stop."""
+    text, form = Text(tokenizer_of_words(breaks=False)), CompactAdapter()
 
     def row(signature: Any, outputs: dict[str, str]) -> TrainingRow:
         return TrainingRow(form.format_finetune_data(signature, [], {"question": "Who?"}, outputs)["messages"])

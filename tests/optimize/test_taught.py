@@ -195,6 +195,8 @@ def test_a_verdict_none_of_whose_rows_can_be_read_is_told_and_rows_that_cannot_c
     )
     learnt = [row for row in made.parts[0] if long.strip() not in row.messages[-2]["content"]]
     assert sorted(row.weight for row in learnt) == [0.75, 0.75, 1.5]
+    third = [*rows[:3], dspy.Example(question=long, verdict="unsure")]  # of two verdicts there is enough
+    _Made(RAISF(None), "know", lm, [Source("train", 9, Rows({"know": third}, {"know": "know"}))], random.Random(0))
     rows.pop(2)
     with pytest.raises(InputError, match="know: none of its 1 train rows of 'unknown' fits into the base's context"):
         _Made(RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0))
