@@ -41,7 +41,8 @@ def expanded(path: Path | str, remedy: str = "write it out") -> Path:
     """
     try:
         whole = Path(path).expanduser()
-        whole.exists()
+        with contextlib.suppress(PermissionError):  # which whoever opens it tells
+            whole.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{path!s:.200}: this is no path ({error}): {remedy}") from None
     return whole

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raisf.commands.command import command, say
+from raisf.commands.listening import tell
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import INTERRUPTED, CommandResult, answer_facts
 from raisf.experiments.opening import LMChoice
@@ -51,13 +52,13 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
                 screen.print(as_text(f"asked as: {asked[-1]}", "dim"))
         except Exception as error:  # a module of the user's own may raise anything
             told = str(error) if isinstance(error, RaisfError) else f"{type(error).__name__}: {error}"
-            print(f"error: {visible(told)}", file=sys.stderr)
+            tell(f"error: {visible(told)}")
             answers.append({"question": question, "asked_as": None, "answer": None, "error": told})
             if not interactive:
                 say(question, f"error: {told}")
             continue
         except KeyboardInterrupt:
-            print(f"stopped at: {visible(question)}", file=sys.stderr)
+            tell(f"stopped at: {visible(question)}")
             if interactive:
                 continue
             stopped = True

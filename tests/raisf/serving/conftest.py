@@ -175,7 +175,7 @@ def documents(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop is in the way of others
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

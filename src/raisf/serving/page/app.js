@@ -498,7 +498,7 @@ function fragment({ text, metadata }) {
   const above = metadata.section ? `${metadata.section.replace(/[ :]+$/, "")}: ` : "";
   const own = text.startsWith(above) ? text.slice(above.length) : text;
   const start = [...own].slice(0, 80).join("");
-  const words = start === own ? own : start.replace(/\s+\S*$/, ""); // a fragment ends where a word does
+  const words = start === own ? own : start.replace(/(?<=^[^]{40,})\s+\S*$/, ""); // a fragment ends where a word does
   return `#:~:text=${encodeURIComponent(words).replaceAll("-", "%2D")}`;
 }
 
