@@ -41,6 +41,21 @@ def heaviest(rows: Sequence[dspy.Example], n: int, rng: random.Random) -> list[d
     return [row.copy(weight=share * len(drawn)) for row, share in drawn]
 
 
+def even_weights(labels: Sequence[str], own: Sequence[float], name: str) -> list[float]:
+    """The weights of rows in a loss: each label weighs the same, and its rows by their own weights; 1 in the mean.
+
+    Raises:
+        InputError: The rows of a label weigh nothing; `name` is the predictor's.
+    """
+    mass = dict.fromkeys(labels, 0.0)
+    for label, weight in zip(labels, own, strict=True):
+        mass[label] += weight
+    for label, whole in mass.items():
+        if not whole:
+            raise InputError(f"{name}: the rows of {label!r} together weigh nothing: give some a weight above 0")
+    return [len(labels) / len(mass) / mass[label] * weight for label, weight in zip(labels, own, strict=True)]
+
+
 def accepted(rows: Sequence[dspy.Example], rng: random.Random) -> list[dspy.Example]:
     """Rejection sampling, for learners that cannot weigh rows: the chance is the weight over its verdict's greatest."""
     most: dict[str, float] = {}

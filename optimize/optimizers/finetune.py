@@ -16,7 +16,7 @@ from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.copying import copy_of
 from raisf.optimize.demonstrations import judges
 from raisf.optimize.judges.judge_rows import weight_of
-from raisf.optimize.judges.weighed import draw_evenly
+from raisf.optimize.judges.weighed import draw_evenly, even_weights
 from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.row_writer import RowWriter
 from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
@@ -139,25 +139,14 @@ class _Made:
             # Of who is no judge it may be a field.
             given = [weight_of(row) if name in source.gold.judge else None for row, _ in written]
             own = [1.0 if weight is None else weight for weight in given]
-            mass: dict[str, float] = {}
-            for value, weight in itertools.compress(zip(said, own, strict=True), whole):
-                mass[value] = mass.get(value, 0.0) + weight
-            lost = next((value for value in said if value not in mass), None)
-            if verdict and lost is not None and len(mass) < 2:
+            read = [*itertools.compress(said, whole)]
+            lost = next((value for value in said if value not in read), None)
+            if verdict and lost is not None and len(set(read)) < 2:
                 raise InputError(
                     f"{name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
                     "context: give shorter passages, or a base that reads more"
                 )
-            if weightless := next((value for value in mass if not mass[value]), None):
-                raise InputError(
-                    f"{name}: its {source.split} rows of {weightless!r} together weigh nothing: give some a weight "
-                    "above 0"
-                )
-            share = sum(whole) / (len(mass) or 1)
-            self.parts.append(
-                [
-                    replace(row, weight=share / (mass.get(value) or 1.0) * weight)
-                    for (_, row), value, weight in zip(written, said, own, strict=True)
-                ]
-            )
+            weights = iter(even_weights(read, [*itertools.compress(own, whole)], name))
+            rows = zip(written, whole, strict=True)
+            self.parts.append([replace(row, weight=next(weights)) if fits else row for (_, row), fits in rows])
             self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}

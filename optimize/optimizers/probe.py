@@ -19,7 +19,7 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, Probe, read_probe, read_report
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.judge_rows import weight_of
-from raisf.optimize.judges.weighed import draw_evenly
+from raisf.optimize.judges.weighed import draw_evenly, even_weights
 from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
 from raisf.optimize.optimizers.row_writer import format_of
@@ -189,14 +189,8 @@ class _Asked:
         if len(set(gold.tolist())) < len(set(self.gold)):
             dropped = len(found) - len(kept)
             raise InputError(f"{name}: {dropped} of {len(found)} rows do not fit into the base's context")
-        own = np.array([self.weights[place] for place in kept])
-        mass = np.bincount(gold, own, minlength=len(self.labels))
-        if weightless := [self.labels[one] for one in set(gold.tolist()) if mass[one] == 0]:
-            raise InputError(
-                f"{name}: the rows of {weightless[0]!r} together weigh nothing: give some a weight above 0"
-            )
-        present = len(set(gold.tolist()))
-        weights, groups = len(gold) / present * own / mass[gold], [self.groups[place] for place in kept]
+        labels, groups = [self.labels[one] for one in gold], [self.groups[place] for place in kept]
+        weights = np.array(even_weights(labels, [self.weights[place] for place in kept], name))
         return LabelledStates(np.stack([found[place] for place in kept]), gold, weights, groups)  # type: ignore[arg-type]
 
 

@@ -181,7 +181,7 @@ def test_a_rows_weight_counts_within_its_verdict_and_each_verdict_has_the_same_s
 
     assert weights(None, 3) == [0.375, 1.125, 1.5]
     assert weights(1, 1, unknown=1) == weights(None, None) == [0.75, 0.75, 1.5]
-    with pytest.raises(InputError, match="know: its train rows of 'know' together weigh nothing: give some a weight"):
+    with pytest.raises(InputError, match="know: the rows of 'know' together weigh nothing: give some a weight"):
         weights(0, 0)
 
 
