@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import click
 
 from raisf import __version__
-from raisf.commands.command import Commands
-from raisf.commands.listening import tell
+from raisf.commands.command import Commands, tell
 from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
 from raisf.utils.text import visible

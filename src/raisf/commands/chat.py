@@ -4,8 +4,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raisf.commands.command import command, say
-from raisf.commands.listening import tell
+from raisf.commands.command import command, say, tell
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import INTERRUPTED, CommandResult, answer_facts
 from raisf.experiments.opening import LMChoice

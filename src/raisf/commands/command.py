@@ -41,6 +41,15 @@ def say(*cells: object) -> None:
         context.exit(0)
 
 
+def tell(line: str) -> None:
+    """Writes a line on stderr as it is by then, if it can be written: no answer depends on whether anybody reads it.
+
+    Its disk may be full, its reader gone, and a signal may come while another line is being written.
+    """
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        print(line, file=sys.stderr, flush=True)
+
+
 class Option(click.Option):
     """An option that the help shows under a heading."""
 

@@ -2,10 +2,10 @@
 
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from raisf.commands.command import tell
 from raisf.utils.errors import RaisfError
 
 if TYPE_CHECKING:
@@ -30,15 +30,6 @@ def serve_until_told(server: "HttpServer", what: str, *, quiet: bool = False) ->
         signal.signal(ending, stop)
     tell(f"{what} at {server.url} (Ctrl-C ends it)")
     server.serve()
-
-
-def tell(line: str) -> None:
-    """Writes a line on stderr as it is by then, if it can be written: no answer depends on whether anybody reads it.
-
-    Its disk may be full, its reader gone, and a signal may come while another line is being written.
-    """
-    with contextlib.suppress(OSError, ValueError, RuntimeError):
-        print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

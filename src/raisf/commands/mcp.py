@@ -3,8 +3,8 @@
 import os
 import signal
 
-from raisf.commands.command import command
-from raisf.commands.listening import needing_serve, tell
+from raisf.commands.command import command, tell
+from raisf.commands.listening import needing_serve
 from raisf.commands.options import ProgramChoice, lm_options, program_options
 from raisf.commands.result import INTERRUPTED
 from raisf.commands.served import LimitChoice, limit_options, open_service, targets_argument

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raisf.commands.command import argument, option
-from raisf.commands.listening import tell
+from raisf.commands.command import argument, option, tell
 from raisf.commands.options import ProgramChoice, as_one
 from raisf.commands.values import FILE, at_least, labelled_programs, seconds
 from raisf.experiments.opening import LMChoice
