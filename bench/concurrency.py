@@ -19,11 +19,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.concurrency import set_concurrency
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Node, Trace
 from raisf.retrieval.passage import Passage
+from tests.scripted import ScriptedLM
 
 # Name -> for each depth, the sub-questions of an unknown question there; the deepest ones are read from a passage.
 TREES: dict[str, list[list[str]]] = {

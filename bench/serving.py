@@ -18,7 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
@@ -27,6 +26,7 @@ from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
 from raisf.serving.server import AppServer
 from raisf.serving.service import Served, Service
+from tests.scripted import ScriptedLM
 
 
 @dataclass

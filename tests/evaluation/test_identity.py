@@ -24,8 +24,8 @@ from raisf.evaluation.identity import describe
 from raisf.evaluation.runner import evaluate
 from raisf.lm import pocket
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 class Part(dspy.Module):

@@ -10,12 +10,12 @@ import pytest
 
 from raisf.evaluation.runner import evaluate
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.base import counting
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.files import read_jsonl
+from tests.scripted import ScriptedLM
 
 ASKED = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer="1").with_inputs("question") for i in range(3)]
 

@@ -7,10 +7,10 @@ import torch
 from raisf.lm.local import ensemble
 from raisf.lm.local.ensemble import answer_together, mix
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.signatures.answers import GroundedAnswer
 from raisf.utils.errors import InputError, LMError
 from tests.lm.conftest import random_tokens
+from tests.scripted import ScriptedLM
 
 
 def mean_by_hand(model, prompts, weights, new):

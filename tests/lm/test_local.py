@@ -14,11 +14,11 @@ from raisf.lm.local.clients import Recorder
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import weights_folder
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 QUESTION = "Who founded Velmora?"
 

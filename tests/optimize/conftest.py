@@ -11,13 +11,13 @@ import pytest
 
 from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import steps
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.signatures.judges import PassageRelevance, SelfKnowledge
+from tests.scripted import ScriptedLM
 
 
 @dataclass(frozen=True)

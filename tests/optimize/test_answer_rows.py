@@ -11,7 +11,6 @@ from raisf.data.schemas import question_row
 from raisf.lm.finetune.trainable import trainable
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows, recall_rows
@@ -24,6 +23,7 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 from raisf.utils.journal import Journal
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 PASSAGES = [

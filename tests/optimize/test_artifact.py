@@ -18,7 +18,6 @@ import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize import artifact
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
@@ -29,6 +28,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, build
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, RaisfError
+from tests.scripted import ScriptedLM
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 
 import raisf
 from raisf.evaluation.identity import digest
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.bootstrapping import bootstrap_demos
 from raisf.optimize.compile import compile
 from raisf.optimize.confidence import fit_confidence
@@ -26,6 +25,7 @@ from raisf.utils.errors import RaisfError
 from tests.optimize.conftest import Learner, sets
 from tests.optimize.test_calibrate import of_its_own, questions, scoring, timid
 from tests.optimize.test_calibrated_modules import judging
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 

@@ -15,7 +15,6 @@ from rich.console import Console
 from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.calibrate import Calibrate, calibrate
 from raisf.optimize.optimizers.fold_choice import choose
@@ -24,6 +23,7 @@ from raisf.reports.compiled import calibration_view
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 

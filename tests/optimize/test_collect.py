@@ -11,7 +11,6 @@ import pytest
 from dspy.utils.exceptions import LMServerError
 
 from raisf.evaluation.intervals import proportion
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges import collect as room
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.collect import collect
@@ -22,6 +21,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl
 from raisf.utils.journal import Journal
+from tests.scripted import ScriptedLM
 
 
 def question(text, identity=None, **more):

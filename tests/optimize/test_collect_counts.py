@@ -5,10 +5,10 @@ from typing import Any
 
 import dspy
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
+from tests.scripted import ScriptedLM
 
 
 def collected(questions: list[dspy.Example], folder: Path, teacher: dspy.LM | None = None) -> dict[str, Any]:

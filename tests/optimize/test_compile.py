@@ -8,7 +8,6 @@ import dspy
 import pytest
 
 from raisf.evaluation.identity import describe
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
 from raisf.optimize.optimizers.few_shot import REFLECTION_TOKENS, reflection_lm
@@ -21,6 +20,7 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import check_replaceable
 from tests.optimize.conftest import Learner, sets
+from tests.scripted import ScriptedLM
 
 
 def run(program: dspy.Module, world, **options: Any) -> Any:

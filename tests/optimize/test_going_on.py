@@ -11,10 +11,10 @@ import raisf
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import lora_hash
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import compile
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 QUICK = Training(epochs=2, batch_size=8, rank=4, learning_rate=1e-2)
 

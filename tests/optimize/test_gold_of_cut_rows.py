@@ -9,12 +9,12 @@ import pytest
 
 from raisf.data.questions import load_questions
 from raisf.evaluation.runner import evaluate
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.judge_data import relevance_examples
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import called_by, row_of
 from raisf.retrieval.training.triples import question_triples
+from tests.scripted import ScriptedLM
 
 ASKED = dspy.Example(
     id="q",

@@ -9,7 +9,6 @@ import pytest
 
 from raisf.evaluation.gold import outside
 from raisf.evaluation.runner import evaluate
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.judges.judge_data import relevance_examples
 from raisf.optimize.remembering import remembering
@@ -18,6 +17,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
 from tests.optimize.test_calibrate import calibrated, scoring
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 

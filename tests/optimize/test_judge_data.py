@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.answer_data import composition_rows, reading_rows
 from raisf.optimize.judges.judge_data import (
     FEW_SEARCHES,
@@ -28,6 +27,7 @@ from raisf.optimize.judges.weighed import balanced
 from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
 from raisf.utils.errors import InputError, LMError
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 

@@ -8,13 +8,13 @@ from dspy.lm15 import Message, Request, Response, Usage
 
 import raisf
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.answer_likelihood import baselines
 from raisf.optimize.judges.judgements import decomposition_report, decompositions_of, judgements_of
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
+from tests.scripted import ScriptedLM
 
 
 def asked(program: RAISF, judge: Any, examples: list[dspy.Example], **options: Any) -> Any:

@@ -7,13 +7,13 @@ import dspy
 import pytest
 
 import raisf
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.demonstrations import collect_rows, judges
 from raisf.optimize.judges.judgements import judgements_of
 from raisf.optimize.optimizers.calibrate import calibrate
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 KINDS = ("confidence", "consistency", "truth")
 

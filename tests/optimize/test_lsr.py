@@ -19,7 +19,6 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from raisf.lm import pocket
 from raisf.lm.connect import connect
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.optimizers.lsr import Tuning, _learn, divergence, tune_retriever
 from raisf.programs.baselines.direct import Direct
@@ -31,6 +30,7 @@ from raisf.retrieval.passage import Passage
 from raisf.retrieval.training.query_tuning import QueryStudent
 from raisf.utils.errors import InputError
 from raisf.utils.text import print_of
+from tests.scripted import ScriptedLM
 
 TOWNS = {
     "Velmora": ("Kastrel Oran", "1712"),

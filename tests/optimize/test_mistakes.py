@@ -11,7 +11,6 @@ import pytest
 from dspy.teleprompt.bootstrap_trace import bootstrap_trace_data
 
 import raisf
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.optimizers.training_rows import Source
 from raisf.optimize.runs import score_of
@@ -19,6 +18,7 @@ from raisf.programs.changing import given_forward
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import InputError, RaisfError
+from tests.scripted import ScriptedLM
 
 QUIET: Any = {"progress": False}
 

@@ -12,7 +12,6 @@ import pytest
 import raisf
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.judges.outcomes import Advantages, Trying
 from raisf.optimize.judges.weighed import accepted, heaviest
@@ -26,6 +25,7 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)

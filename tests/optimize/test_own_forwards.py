@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import raisf
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.copying import copy_of
 from raisf.optimize.judges.outcomes import Trying
 from raisf.optimize.optimizers.base import check_own_forwards
@@ -23,6 +22,7 @@ from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.journal import Journal
 from tests.optimize.test_calibrate import calibrated, of_its_own, questions, scoring, timid
 from tests.optimize.test_outcomes import asked, script, tried, truth_and_lie, verdicts
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 QUIET: Any = {"progress": False}

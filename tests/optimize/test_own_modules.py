@@ -15,7 +15,6 @@ from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import connect
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.row_writer import RowWriter
 from raisf.retrieval.engines.bm25 import BM25
@@ -23,6 +22,7 @@ from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
 from tests.optimize.halving import Halving, counts, numbers, right
+from tests.scripted import ScriptedLM
 
 QUIET: dict[str, Any] = {"progress": False}
 QUICK = Training(epochs=1, rank=2, batch_size=8)

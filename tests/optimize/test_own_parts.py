@@ -14,9 +14,9 @@ import pytest
 
 import raisf
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.copying import copy_of
 from raisf.utils.files import read_json
+from tests.scripted import ScriptedLM
 
 QUIET: dict[str, Any] = {"progress": False}
 

@@ -19,7 +19,6 @@ from raisf.lm.finetune.lora import TrainingRow, train
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.probes import PROBE, STATES
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
 from raisf.optimize.judges.judgements import judgements_of
@@ -32,6 +31,7 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 from tests.optimize.halving import Count
+from tests.scripted import ScriptedLM
 
 
 def rows(rng: Any, n: int, labels: int, width: int, apart: float) -> LabelledStates:

@@ -8,11 +8,11 @@ from typing import Any
 import dspy
 
 import raisf
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.remembering import remember, remembering
 from raisf.programs.calls import Run
 from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import Decomposition
+from tests.scripted import ScriptedLM
 
 
 def test_searches_of_many_questions_are_made_together_and_once() -> None:

@@ -14,7 +14,6 @@ import pytest
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.cluster import answer
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.bootstrapping import bootstrap_demos
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.runs import results, with_steps
@@ -22,6 +21,7 @@ from raisf.optimize.traces import traced_rows
 from raisf.utils.errors import RaisfError
 from tests.evaluation.test_cluster import Echoing, Ray, over
 from tests.evaluation.test_seconds import READING, slowly_read
+from tests.scripted import ScriptedLM
 
 ASKED = [dspy.Example(question=f"What is {number}?").with_inputs("question") for number in range(3)]
 

@@ -16,7 +16,6 @@ from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.adapter import adapter_named
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import PROMPTS, compile
 from raisf.optimize.optimizers.selection import Selection, answer_exact_match
@@ -27,6 +26,7 @@ from raisf.utils.errors import InputError, LMError
 from raisf.utils.journal import Journal
 from raisf.utils.progress import progress_bar
 from tests.optimize.conftest import sets
+from tests.scripted import ScriptedLM
 
 DEV = 6
 RULE = "Say relevant only if the passage names the answer."

@@ -8,7 +8,6 @@ import pytest
 from raisf.evaluation.examples import gold_answers
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.judge_rows import JudgeRows, teach
 from raisf.optimize.judges.labels import know_labels
@@ -23,6 +22,7 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from tests.optimize.conftest import knows
+from tests.scripted import ScriptedLM
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 

@@ -14,13 +14,13 @@ from dspy.teleprompt import Teleprompter
 import raisf
 from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.compile import OTHERS, PROMPTS
 from raisf.optimize.prompts import prompts_of
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 QUIET: dict[str, Any] = {"progress": False}
 QUICK = Training(epochs=1, rank=2, batch_size=8)

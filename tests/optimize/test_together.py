@@ -10,7 +10,6 @@ import pytest
 import raisf
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import optimizer_named
 from raisf.optimize.optimizers.few_shot import Prompting
@@ -18,6 +17,7 @@ from raisf.optimize.optimizers.selection import Selection
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)

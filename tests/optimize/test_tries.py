@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.ra_isf import RAISF
 from tests.optimize.test_outcomes import script, tried, truth_and_lie, verdicts
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 

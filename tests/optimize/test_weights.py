@@ -13,7 +13,6 @@ import pytest
 from raisf.lm.connect import connect
 from raisf.lm.finetune.training import FinetuneRun, Training
 from raisf.lm.local.model import LocalLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import compile
 from raisf.optimize.judges.weighed import draw_evenly
@@ -25,6 +24,7 @@ from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
 from raisf.utils.journal import Journal
 from tests.optimize.halving import Halving, counts, numbers, right
+from tests.scripted import ScriptedLM
 
 QUICK = Training(epochs=1, rank=2, batch_size=8)
 

@@ -9,10 +9,10 @@ from typing import Any
 import dspy
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.concurrency import set_concurrency
 from raisf.programs.trace import Trace
 from raisf.retrieval.passage import Passage
+from tests.scripted import ScriptedLM
 
 
 @dataclass

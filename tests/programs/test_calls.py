@@ -13,13 +13,13 @@ from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.reading import MAX_CHARACTERS
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.cot import CoT
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.calls import Run
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError, LMError
+from tests.scripted import ScriptedLM
 
 MODES = ["sync", "async", "inside a loop"]
 

@@ -6,11 +6,11 @@ import dspy
 import numpy as np
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.predictor_roles import judges_of, predictor_of
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.judges import ListwiseRelevance, SelfKnowledge
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 # Predictors of one's own
 

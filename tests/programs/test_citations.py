@@ -5,11 +5,11 @@ import json
 import pytest
 
 from raisf.evaluation.confidence import of_record
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.citations import cite
 from raisf.programs.trace import JudgedPassage, Judgement, Node, fold_duplicates
 from raisf.retrieval.passage import Passage
+from tests.scripted import ScriptedLM
 
 FUJI = "It is the highest mountain of Japan. It last erupted in 1707. Hokusai painted Mount Fuji thirty-six times."
 TOKYO = "Tokyo is the capital of Japan. On clear days Mount Fuji is seen from its towers."

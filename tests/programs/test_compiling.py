@@ -5,13 +5,13 @@ import threading
 import dspy
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.copying import copy_of
 from raisf.programs import registry
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 EXAMPLES = [dspy.Example(question=f"root {n}", answer=f"A(root {n})").with_inputs("question") for n in range(4)]
 

@@ -10,12 +10,12 @@ import raisf
 from raisf.evaluation.confidence import of_record
 from raisf.evaluation.report import summarise
 from raisf.evaluation.runner import evaluate
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.calls import Run
 from raisf.programs.confidence import Confidence
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import JudgedPassage, Judgement, Node
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 QUESTION = "Who founded Velm?"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import dspy
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.registry import PROGRAMS, about, build, options
 from raisf.programs.trace import Trace
+from tests.scripted import ScriptedLM
 
 ROOT = Path(__file__).parents[2]
 

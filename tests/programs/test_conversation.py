@@ -7,10 +7,10 @@ import dspy
 import pytest
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.conversation import LONGEST_TURN, MOST_TURNS, Conversation, Turn
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 def answer(fields: dict[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from dspy.utils.callback import BaseCallback
 import raisf
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, options, searches
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 EXAMPLES = [dspy.Example(question=f"root {n}", answer=f"A(root {n})").with_inputs("question") for n in range(3)]
 

@@ -12,7 +12,6 @@ import raisf
 from raisf.data.questions import load_questions
 from raisf.evaluation.metrics import normalise
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.programs.ra_isf import MAX_SAMPLES, RAISF
 from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
@@ -20,6 +19,7 @@ from raisf.programs.trace import Trace, render
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 # What a program cannot be made or run without.
 NEEDED = {"skr-knn": {"cases": [{"question": "root?", "helped": True}, {"question": "who?", "helped": False}]}}

@@ -7,12 +7,12 @@ import dspy
 import pytest
 
 import raisf
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.concurrency import holding, semaphore
 from raisf.programs.ra_isf import RAISF
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 def test_a_program_within_a_program_gets_its_options_back(tmp_path):

@@ -6,10 +6,10 @@ import dspy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.concurrency import set_concurrency
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Trace
+from tests.scripted import ScriptedLM
 
 NAMES = ["root", "a", "b", "c", "d"]
 SUB_QUESTIONS = st.sampled_from([*NAMES, "A?", " b ", "c of #1", "d of #2 and #1", "#3", "", "e"])

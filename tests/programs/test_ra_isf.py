@@ -5,11 +5,11 @@ import threading
 import dspy
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.concurrency import Task, set_concurrency
 from raisf.programs.questions import MAX_SUB_QUESTIONS
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 def routes(trace):

@@ -11,12 +11,12 @@ import raisf
 from raisf.evaluation.identity import describe
 from raisf.lm import pocket
 from raisf.lm.likelihood import likelihood
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.calls import Run
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import build, defaults, options
 from raisf.programs.trace import Trace
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 QUESTIONS = ["Who founded Velm?", "Who is the mayor of Belrin?", "In which country is Oss?"]
 

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from raisf.lm.connect import connect
 from raisf.lm.local import engine
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.events import (
     ROOT,
@@ -28,6 +27,7 @@ from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, build, searches
 from raisf.programs.trace import Node, Trace, render
 from raisf.utils.errors import InputError, LMError
+from tests.scripted import ScriptedLM
 
 
 def bare(node: Node) -> dict[str, Any]:

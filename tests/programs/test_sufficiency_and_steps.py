@@ -9,11 +9,11 @@ from rich.console import Console
 
 import raisf
 from raisf.evaluation.identity import describe
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.events import DoneEvent, GrowingTrace, StepEvent, SufficiencyEvent
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Step, render
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 def scripted(*, suffice: bool, follow_ups: list[str] | None = None, silent: bool = False) -> ScriptedLM:

@@ -5,9 +5,9 @@ from typing import Any, get_args
 import dspy
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 class Scoring(dspy.ChatAdapter):

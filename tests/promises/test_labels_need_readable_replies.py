@@ -15,7 +15,6 @@ from raisf.data.questions import load_questions
 from raisf.data.world.files import write_world
 from raisf.experiments.judging import judge_alone
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.bootstrapping import bootstrap_demos
 from raisf.optimize.demonstrations import Rows
 from raisf.optimize.judges.answer_likelihood import baselines
@@ -31,6 +30,7 @@ from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import LMError
 from raisf.utils.files import read_jsonl
 from raisf.utils.journal import Journal
+from tests.scripted import ScriptedLM
 
 QUIET: dict[str, Any] = {"progress": False}
 

@@ -9,11 +9,11 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect, explain
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import LMError
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 SLOW = ["silent", "trickle", "429 long", "503 long", "429", "reset", "html"]

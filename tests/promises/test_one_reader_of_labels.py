@@ -117,8 +117,8 @@ def test_numbers_of_which_none_is_a_passages_are_no_verdicts(scripted_run: Any) 
 @pytest.fixture
 def scripted_run() -> Any:
     """Runs RA-ISF with a scripted LM over three passages and gives its trace."""
-    from raisf.lm.scripted import ScriptedLM
     from raisf.retrieval.passage import Passage
+    from tests.scripted import ScriptedLM
     from tests.shelf import Shelf
 
     passages = [Passage(f"p{number}", f"text {number}", "T") for number in range(3)]

@@ -8,7 +8,6 @@ import pytest
 from dspy.lm15 import AuthError, ContextLengthError, InvalidRequestError, UnsupportedModelError
 
 from raisf.evaluation.runner import evaluate
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.judges.collect import collect
 from raisf.optimize.runs import results
 from raisf.programs.ra_isf import RAISF
@@ -16,6 +15,7 @@ from raisf.utils.errors import LMError
 from raisf.utils.journal import Journal
 from tests.evaluation.test_cluster import Ray, over
 from tests.optimize.test_calibrate import calibrated, of_its_own, questions, scoring, timid
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 TOO_LONG = ContextLengthError("5000 tokens are too many")

@@ -13,7 +13,6 @@ import pytest
 from raisf import cli
 from raisf.evaluation.readability import check_readable, counts
 from raisf.evaluation.runner import evaluate
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.calls import Run
 from raisf.programs.outputs import sensible
@@ -24,6 +23,7 @@ from raisf.retrieval.passage import Passage
 from raisf.signatures.judges import SelfKnowledge
 from raisf.utils.errors import LMError
 from raisf.utils.files import read_json, read_jsonl, write_jsonl
+from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
 

@@ -17,12 +17,12 @@ from raisf.evaluation.metrics import exact_match
 from raisf.experiments.comparing import _asked_anew, judge_all
 from raisf.experiments.opening import without_cache
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.reports.report import judge_sections
 from raisf.retrieval.index import open_index
 from raisf.utils.files import read_json, read_jsonl, write_json, write_jsonl
+from tests.scripted import ScriptedLM
 
 
 @pytest.fixture(scope="module")

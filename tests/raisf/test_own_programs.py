@@ -7,9 +7,9 @@ import pytest
 import raisf
 from raisf import cli
 from raisf.data.questions import load_questions
-from raisf.lm.scripted import ScriptedLM
 from raisf.utils.files import read_json
 from tests.raisf.conftest import run_json
+from tests.scripted import ScriptedLM
 
 MODULE = '''
 import dspy

@@ -17,7 +17,6 @@ import pytest
 
 import raisf
 from raisf.evaluation.identity import describe
-from raisf.lm.scripted import ScriptedLM
 from raisf.retrieval.adapting import as_retriever
 from raisf.retrieval.encoders.checkpoint import find_checkpoint
 from raisf.retrieval.engines.base import Index
@@ -25,6 +24,7 @@ from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.retrieval.serving.server import IndexServer
 from raisf.utils.errors import InputError, RaisfError
+from tests.scripted import ScriptedLM
 
 TEXTS = ["The Danube flows into the Black Sea.", "Hamlet is a tragedy.", "Chess is a board game."]
 

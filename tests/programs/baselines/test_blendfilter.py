@@ -2,10 +2,10 @@
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.blendfilter import BlendFilter
 from raisf.programs.registry import build
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 EXTERNAL, INTERNAL = "Ada, it says. Ada root", "Ada was born in Velm. root"
 FOUND = {"root": "a b", EXTERNAL: "b c", INTERNAL: "d e"}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.cot import CoT
 from raisf.programs.baselines.cot_rag import CoTRAG
+from tests.scripted import ScriptedLM
 
 
 def test_the_reasoning_is_kept_beside_the_answer(ask):

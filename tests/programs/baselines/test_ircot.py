@@ -2,10 +2,10 @@
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.ircot import IRCoT
 from raisf.programs.steps import union
 from raisf.programs.trace import JudgedPassage
+from tests.scripted import ScriptedLM
 
 
 def script(thoughts, answer="x"):

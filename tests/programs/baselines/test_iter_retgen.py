@@ -1,7 +1,7 @@
 """Iter-RetGen: what each turn searches for and reads."""
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.iter_retgen import IterRetGen
+from tests.scripted import ScriptedLM
 
 
 def script(turns):

@@ -1,7 +1,7 @@
 """Least-to-Most: the order of the parts, what each prompt carries, and what is not asked."""
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.least_to_most import LeastToMost
+from tests.scripted import ScriptedLM
 
 
 def script(subs, answers):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.react import ReAct
+from tests.scripted import ScriptedLM
 
 
 def script(*actions):

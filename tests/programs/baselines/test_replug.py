@@ -6,12 +6,12 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.few_shot import BootstrapJudges
 from raisf.programs.baselines.replug import REPLUG, shares
 from raisf.programs.trace import JudgedPassage
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 def passages(*scores):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.self_ask import SelfAsk
+from tests.scripted import ScriptedLM
 
 
 def script(follow_ups, answers):

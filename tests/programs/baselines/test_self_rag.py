@@ -7,9 +7,9 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.self_rag import SelfRAG
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 
 def script(retrieve="yes", relevant=(), support=None, useful=None, unknown=()):

@@ -7,10 +7,10 @@ import dspy
 import pytest
 
 from raisf.evaluation.identity import describe
-from raisf.lm.scripted import ScriptedLM
 from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.programs.baselines.skr import SKR, vote
 from raisf.utils.errors import InputError
+from tests.scripted import ScriptedLM
 
 RIVERS = ["Which river flows through Velm?", "How long is the river Oss?", "Where does the river Tarn begin?"]
 SUM = "What is one and one?"

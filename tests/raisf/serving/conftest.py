@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.index import build_index
@@ -24,6 +23,7 @@ from raisf.serving.mcp_tools import make_mcp
 from raisf.serving.server import AppServer
 from raisf.serving.service import Served, Service
 from raisf.utils.errors import LMError
+from tests.scripted import ScriptedLM
 
 SEA = "In which sea does the river that flows through Bulgorton end?"
 PASSAGES = [

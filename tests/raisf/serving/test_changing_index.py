@@ -16,7 +16,6 @@ from typing import Any
 import dspy
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.conversation import Conversation
 from raisf.retrieval.engines.base import Index
@@ -29,6 +28,7 @@ from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
 from raisf.serving.sources import sum_of
 from tests.raisf.serving.conftest import until
+from tests.scripted import ScriptedLM
 
 
 class Own(dspy.Module):

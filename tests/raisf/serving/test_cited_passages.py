@@ -5,7 +5,6 @@ from typing import Any, cast
 import dspy
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.self_rag import SelfRAG
 from raisf.programs.events import DoneEvent
 from raisf.programs.ra_isf import RAISF
@@ -13,6 +12,7 @@ from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Route, Tr
 from raisf.retrieval.passage import Passage
 from raisf.serving.service import cited_passages
 from tests.raisf.serving.page_script import run_in_node
+from tests.scripted import ScriptedLM
 
 SEA = "In which sea does the river that flows through Bulgorton end?"
 PARTS = ["Which river flows through Bulgorton?", "Into which sea does #1 flow?"]

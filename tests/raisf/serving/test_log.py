@@ -11,12 +11,12 @@ import pytest
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.rag import RAG
 from raisf.serving.limits import Limits
 from raisf.serving.service import Served, Service
 from raisf.utils.errors import SearchError
 from tests.raisf.serving.conftest import post
+from tests.scripted import ScriptedLM
 
 
 class _Parrot(BaseHTTPRequestHandler):

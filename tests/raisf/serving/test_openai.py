@@ -11,12 +11,12 @@ import dspy
 import pytest
 
 from raisf.lm.connect import connect
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.conversation import Conversation, Turn
 from raisf.serving.openai_api import read_chat
 from raisf.serving.service import Served, Service
 from tests.raisf.serving.conftest import until
+from tests.scripted import ScriptedLM
 
 openai = pytest.importorskip("openai")
 

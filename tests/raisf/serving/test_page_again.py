@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.programs.baselines.iter_retgen import IterRetGen
 from raisf.serving.service import Served
+from tests.scripted import ScriptedLM
 
 pytestmark = pytest.mark.slow
 DONE = ".answer:not(.working)"

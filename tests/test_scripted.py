@@ -8,9 +8,9 @@ import dspy
 import pytest
 from dspy.utils.exceptions import AdapterParseError, LMError
 
-from raisf.lm.scripted import ScriptedLM
 from raisf.signatures.answers import GroundedAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, SelfKnowledge
+from tests.scripted import ScriptedLM
 
 EVERYTHING = {
     "verdict": "know",
