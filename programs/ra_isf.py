@@ -39,8 +39,9 @@ class RAISF(Program):
         k: Passages retrieved for a question.
         max_depth: The paper's D_th. The question asked is depth 0; a sub-question deeper than this is "unknown".
         relevance: "pointwise" asks of each passage whether it alone is relevant and sufficient, all at the same time
-            (Algorithm 1); "listwise" asks in one call which passages suffice as a set (the paper's appendix); "score"
-            asks nobody: the retriever's score s counts as the probability s / (1 + s), so fit relevance_threshold.
+            (Algorithm 1 asks whether it is relevant); "listwise" asks in one call which passages suffice as a set (the
+            paper's appendix); "score" asks nobody: the retriever's score s counts as the probability s / (1 + s), so
+            fit relevance_threshold.
         use_know: False never asks the self-knowledge judge (the paper's "No SKM").
         use_relevance: False goes from unknown straight to decomposition and retrieves nothing ("No PRM").
         use_decomposition: False answers "unknown" where no passage is relevant ("No QDM").

@@ -44,7 +44,7 @@ FIRST = 5
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How the retriever is tuned. The defaults are the paper's, but for the batch of 64 and its 25,000 steps.
+    """How the retriever is tuned. The defaults are the paper's, but for its batch of 64, its 25,000 steps and Adam.
 
     Args:
         k: Passages a question that the LM tells apart.

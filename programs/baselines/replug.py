@@ -114,7 +114,7 @@ def shares(passages: Sequence[JudgedPassage], temperature: float = 1.0) -> list[
         temperature: Of the softmax.
 
     Source:
-        Shi et al. 2023, equation 4, over the cosines of their equation 1.
+        Shi et al. 2023, section 3.2, over the cosines of their equation 1.
     """
     scores = [passage.score or 0.0 for passage in passages]
     scale = max(1.0, *map(abs, scores)) * temperature if scores else temperature

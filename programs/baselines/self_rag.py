@@ -257,5 +257,5 @@ def _worth(probabilities: dict[str, float], values: dict[str, float]) -> float:
 
 
 def _fluency(logprobs: Sequence[float]) -> float:
-    """exp(mean log-probability) of the answer's tokens; 1 where nobody tells."""
+    """exp(mean log-probability) of the tokens written; 1 where nobody tells."""
     return math.exp(sum(logprobs) / len(logprobs)) if logprobs else 1.0

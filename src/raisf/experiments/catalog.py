@@ -208,13 +208,14 @@ EXPERIMENTS: dict[str, Experiment] = {
             **_VARIANTS,
         },
         tables.main,
-        departs="The paper's released code searches Wikipedia with Contriever.",
+        departs="The paper searches Wikipedia with Contriever.",
         of_rows=TABLE_1,
     ),
     "table2": Experiment(
         "RA-ISF without each of its modules",
         f"{RAISF}, Table 2",
         {
+            **{name: _BASELINES[name] for name in ("direct", "rag", "least-to-most")},
             "RA-ISF": FULL,
             "no self-knowledge": Setting("weights", {"use_know": False}),
             "no relevance": Setting("weights", {"use_relevance": False}),
@@ -229,8 +230,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{RAISF}, Figure 2",
         {
             **_over("weights", "ra-isf, weights", "max_depth", DEPTHS),
-            "rag": Setting("rag"),
-            "direct": Setting("direct"),
+            **{name: _BASELINES[name] for name in ("rag", "direct")},
         },
         tables.depths,
         one_variant=True,

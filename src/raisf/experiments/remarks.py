@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Sentences below a table that are about some rows alone: about which, and the sentence.
 OfRows = Sequence[tuple[Callable[[Setting], bool], str]]
-LEARNT = (lambda row: row.learns, "What the judges have learnt is the same in all rows.")
+LEARNT = (lambda row: row.learns, "What the judges have learnt is the same in all rows of RA-ISF.")
 LEVEL = (lambda row: row.program in ("rag", "direct"), "RAG and direct have no depth: theirs are level lines.")
 SETS = (
     lambda row: row.options.get("relevance") == "listwise",
