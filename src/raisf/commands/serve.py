@@ -44,6 +44,12 @@ DEFAULT_PORT = 8080
 @option(
     "--documents", type=FILE, metavar="DIR", help="the folder that was indexed, so that the page can open its files"
 )
+@option(
+    "--conversation",
+    type=FILE,
+    metavar="FILE",
+    help="a compiled raisf.programs.conversation.Conversation, saved as .json, which reads earlier turns",
+)
 @limit_options
 @program_options
 @lm_options
@@ -54,6 +60,7 @@ def serve_command(
     api_key_file: Path | None,
     hosts: tuple[str, ...],
     documents: Path | None,
+    conversation: Path | None,
     limits: LimitChoice,
     choice: ProgramChoice,
     lm: LMChoice,
@@ -70,7 +77,7 @@ def serve_command(
         raise InputError(f"no folder of documents at {documents}: give the one that was indexed")
     start = time.perf_counter()
     access = Access.of(host, api_key_file, hosts)
-    service = open_service(targets, choice, lm, limits)
+    service = open_service(targets, choice, lm, limits, conversation)
     app = make_app(service, access, documents, make_mcp(service))
     with AppServer(app, host, port, proxied=bool(hosts)) as server, IndexesWatched(service):
         load_models(service)

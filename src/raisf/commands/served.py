@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.commands.command import argument, option, tell
 from raisf.commands.options import ProgramChoice, as_one
-from raisf.commands.values import FILE, at_least, labelled_programs, seconds
+from raisf.commands.values import at_least, labelled_programs, seconds
 from raisf.experiments.opening import LMChoice
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.text import text_of
@@ -37,7 +37,6 @@ class LimitChoice:
     rate: int
     question_seconds: float
     log_questions: bool
-    conversation: Path | None
 
 
 _limits = functools.partial(option, heading="limits")
@@ -64,18 +63,21 @@ limit_options = as_one(
         is_flag=True,
         help="write questions and answers into the log, which otherwise has only times and counts",
     ),
-    option(
-        "--conversation",
-        type=FILE,
-        metavar="FILE",
-        help="a compiled raisf.programs.conversation.Conversation, saved as .json, which reads earlier turns",
-    ),
 )
 """What clients may ask; a command takes them as `limits`."""
 
 
-def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, limits: LimitChoice) -> "Service":
+def open_service(
+    targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, limits: LimitChoice, rewriting: Path | None = None
+) -> "Service":
     """The programs that targets and options name, ready to be asked.
+
+    Args:
+        targets: Indexes and artifacts, some as NAME=FOLDER.
+        choice: How each is opened.
+        lm: What answers.
+        limits: What clients may ask.
+        rewriting: A compiled `Conversation`, saved, which reads earlier turns; None: as it does before it is compiled.
 
     Raises:
         InputError: There is none, two have the same name, or one cannot be opened.
@@ -93,8 +95,8 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         label = None if choice.index is None else text_of(Path(choice.index).name or choice.index)
         program = choice.open_to_ask(lm)
         conversation = Conversation(program)
-        if limits.conversation is not None:
-            conversation.take_rewriting(limits.conversation)
+        if rewriting is not None:
+            conversation.take_rewriting(rewriting)
         served[name] = Served(name, program, label, conversation)
 
     named = [_named(target) for target in [*targets, *([choice.index] if choice.index and not targets else [])]]
@@ -112,9 +114,9 @@ def open_service(targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, li
         asked = replace(choice, index=place).named(lm)
         for name, program in labelled_programs(asked.program or "").items():
             add(name if len(indexes) < 2 else f"{name}@{label}", replace(asked, program=program))
-    if limits.conversation and not any(one.conversation and one.conversation.rewords() for one in served.values()):
+    if rewriting and not any(one.conversation and one.conversation.rewords() for one in served.values()):
         raise InputError(
-            f"--conversation {limits.conversation} would do nothing: this LM takes each question as it stands (pocket "
+            f"--conversation {rewriting} would do nothing: this LM takes each question as it stands (pocket "
             "always, smollm2 where the file has no demonstrations); leave it out"
         )
     _log()

@@ -103,6 +103,8 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Any, rivers: Any, cap
     ):
         assert cli.main([*words, "--port", "0"]) == 2
         assert told in capsys.readouterr().err
+    assert cli.main(["mcp", *pocket]) == 2, "MCP's questions have no earlier turns"
+    assert "--conversation" in capsys.readouterr().err
 
 
 def test_an_lm_in_the_process_is_read_before_it_is_served_and_not_in_the_first_questions_time(
