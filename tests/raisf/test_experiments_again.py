@@ -92,7 +92,7 @@ def test_a_row_that_is_left_out_names_no_way_out_that_an_experiment_has_not(worl
 
 def test_the_sheet_that_nobody_has_labelled_is_of_the_rows_of_this_run(tmp_path):
     """After `--n 2` people were asked to label those rows for all later runs, also for runs on other questions."""
-    path, workspace = tmp_path / "table5" / by_hand.FILE, SimpleNamespace(out=tmp_path, seed=0)
+    path, workspace = tmp_path / "table5" / by_hand.FILE, SimpleNamespace(out=tmp_path, seed=0, teacher=None)
 
     def sheet(*questions):
         rows = [{"question": one, "passage": "p", "gold": True, "said": True, "readable": True} for one in questions]

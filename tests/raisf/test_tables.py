@@ -312,7 +312,7 @@ def test_people_are_held_against_passages_judged_alone_and_labels_of_other_rows_
         judged[label] = {judge: {"verdicts": f"{label}-{judge}.jsonl", "scores": {}} for judge in rows}
         for judge, given in rows.items():
             write_jsonl(tmp_path / "judges" / f"{label}-{judge}.jsonl", given)
-    workspace, path = SimpleNamespace(out=tmp_path, seed=0), tmp_path / "table5" / by_hand.FILE
+    workspace, path = SimpleNamespace(out=tmp_path, seed=0, teacher=None), tmp_path / "table5" / by_hand.FILE
     by_hand.reliability_and_people(workspace, judged)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation.identity import digest
 from raisf.experiments import published_results as published
 from raisf.experiments import tables
+from raisf.experiments.by_teacher import agreement_with_teacher
 from raisf.optimize.judges.agreement import Agreement
 from raisf.reports.sections import Cell, Section, no_formula
 from raisf.utils.errors import InputError
@@ -30,17 +31,19 @@ CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "b
 
 
 def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Section]:
-    """Table 5: the judges against gold; and against people, as far as they have labelled the sample."""
+    """Table 5: the judges against gold; against a teacher; and against people, as far as they have labelled some."""
     sections = tables.reliability(workspace, judged)
     folder = workspace.out / "judges"
     rows = {
         label: {
             judge: list(read_jsonl(folder / reports[judge]["verdicts"]))
-            for judge in CHOICES
+            for judge in published.TABLE_5
             if judge in reports and not (judge == "relevance" and label.endswith(LISTWISE))
         }
         for label, reports in judged.items()
     }
+    if workspace.teacher is not None:
+        sections.append(agreement_with_teacher(workspace.teacher, rows, workspace.seed, workspace.threads))
     path = workspace.out / "table5" / FILE
     said = labels(path) if path.is_file() else {}
     if not said:  # until somebody has labelled, the sample is one of what this run has judged
@@ -165,7 +168,11 @@ def _agreement(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]], said: M
 def _readable(judged: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> set[str]:
     """The rows that people's labels can be held against."""
     return {
-        _identity(judge, row) for of in judged.values() for judge, rows in of.items() for row in rows if row["readable"]
+        _identity(judge, row)
+        for of in judged.values()
+        for judge in CHOICES
+        for row in of.get(judge, ())
+        if row["readable"]
     }
 
 

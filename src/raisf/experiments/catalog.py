@@ -250,7 +250,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         {**_VARIANTS, **_LISTWISE},
         reliability_and_people,
         judged=True,
-        departs="The paper's figures are agreement with people and GPT-4, ours with gold.",
+        departs="The paper's figures are agreement with people and GPT-4, the first tables' with gold.",
     ),
     "fig3": Experiment(
         "How many passages are retrieved",
