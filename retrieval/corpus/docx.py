@@ -79,7 +79,8 @@ def _open_only_what_is_read() -> None:
         kind = relation.reltype.rpartition("/")[2]
         return relation.target_mode == RELATIONSHIP_TARGET_MODE.EXTERNAL or kind not in _PARTS
 
-    _SerializedRelationship.is_external = property(is_left_closed)
+    relations: Any = _SerializedRelationship
+    relations.is_external = property(is_left_closed)
 
 
 def _notes(relations: Iterable[Any]) -> Iterator[tuple[tuple[str, str | None], str]]:

@@ -117,7 +117,8 @@ def test_what_another_program_tells_of_its_training_keeps_no_adapter_out(
 ) -> None:
     folder = shutil.copytree(adapter, tmp_path / "a")
     write_json(folder / TRAINING, told)
-    assert connect(f"local/{llama}@{folder}").lora == folder.resolve()
+    opened: Any = connect(f"local/{llama}@{folder}")
+    assert opened.lora == folder.resolve()
 
 
 def test_a_changed_adapter_is_refused(llama: Path, adapter: Path, tmp_path: Path) -> None:
