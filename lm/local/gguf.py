@@ -19,7 +19,7 @@ from typing import Any
 
 from raisf.lm.local.gguf_positions import says_more, with_positions
 from raisf.lm.local.gguf_unsaid import complete_tokenizer, leaves_unsaid, with_scale
-from raisf.lm.local.soundness import check_weights, unreadable
+from raisf.lm.local.soundness import check_weights, is_whole, unreadable
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError, in_short
 from raisf.utils.files import atomic_folder, check_file, expanded, read_json, sha256_of_large, write_json
@@ -87,8 +87,8 @@ def shipped_file(name: str) -> Path:
 def converted(path: Path | str) -> Path:
     """The folder with a GGUF file's weights in bfloat16, its tokenizer and chat template.
 
-    It is made when it is first asked for, under the file's name and hash in `models/` of the cache; a line in the log
-    says so, and on a terminal a bar how far it is.
+    It is made when it is first asked for, or where it is damaged, under the file's name and hash in `models/` of the
+    cache; a line in the log says so, and on a terminal a bar how far it is.
 
     Raises:
         InputError: No such file, it is no GGUF or damaged, of an architecture that is not read, larger than the
@@ -109,10 +109,11 @@ def converted(path: Path | str) -> Path:
 
 
 def _holds(out: Path, sha: str, form: int) -> bool:
-    if not (out / SOURCE).is_file():
+    if not (out / SOURCE).is_file() or not is_whole(out):
         return False
     kept = read_json(out / SOURCE)
-    return kept.get("sha256") == sha and kept.get("format") == form and any(out.glob("*.safetensors"))
+    known = isinstance(kept, dict) and (kept.get("sha256"), kept.get("format")) == (sha, form)
+    return known and any(out.glob("*.safetensors"))
 
 
 def _convert_into(out: Path, path: Path, sha: str, form: int) -> None:

@@ -248,13 +248,16 @@ def _own_weights(lora: Path | None, probe: Path | None, base: Path, name: str) -
 
 
 def _trained_on(lora: Path) -> str:
-    return read_json(lora / TRAINING).get("base", "") if (lora / TRAINING).is_file() else ""
+    """The base of an adapter that was trained here, "" of others': their programs write files of that name, too."""
+    told = read_json(lora / TRAINING) if (lora / TRAINING).is_file() else None
+    base = told.get("base") if isinstance(told, dict) else None
+    return base if isinstance(base, str) else ""
 
 
 def _check_base(made: str, trained: str, folder: Path, name: str) -> None:
     """Raise InputError if what lies beside a base, by what it says, was made on another one."""
-    base, _, expected = trained.rpartition("#")
-    if expected and not same_weights(expected, folder):  # it fits its base in any precision
+    base, told, expected = trained.rpartition("#")
+    if told and not same_weights(expected, folder):  # it fits its base in any precision
         raise InputError(
             f"{made} on {base} with the weights #{expected.partition('-')[0]}, and "
             f"{PREFIX}{name} has #{weights_hash(folder)}: give the base it was trained on, or train it again"

@@ -1,11 +1,13 @@
 """Whether what transformers has read is the model that lies there: what weights lack, it fills with random ones."""
 
+import functools
 import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from raisf.utils.errors import InputError
+from raisf.utils.files import read_json
 
 
 def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
@@ -30,6 +32,28 @@ def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
 
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "*.bpe.model")
 """Files of which each kind of tokenizer has one."""
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether no file of a model's folder has been cut or emptied, as by a power cut soon after it was made."""
+    files = [(file, file.stat()) for file in folder.iterdir()]
+    return all(_is_whole_file(file, stat.st_mtime_ns, stat.st_size) for file, stat in files)
+
+
+@functools.cache
+def _is_whole_file(file: Path, modified: int, size: int) -> bool:
+    """It is looked into once a process while it stays as it is, by its time and size: a tokenizer takes 40 ms."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if file.suffix in (".json", ".metadata"):
+            read_json(file)
+        elif file.suffix == ".safetensors":
+            with safe_open(file, "np"):
+                pass
+    except (InputError, SafetensorError):
+        return False
+    return True
 
 
 def check_tokenizer(tokenizer: Any, model: Any, path: Path) -> None:

@@ -26,6 +26,10 @@ _MADE = {"segments": "kind", "program.json": "program"}
 """By what is beside its manifest.json, what that tells of an index and of a compiled program, with its format."""
 
 
+_HIDDEN = (".", "~$")
+"""What the names of hidden files begin with: also Word's, in which it notes who has a document open."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A file of a corpus.
@@ -197,9 +201,9 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
 
     for where, folders, names in os.walk(folder, onerror=note):
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
-        folders[:] = [name for name in folders if not name.startswith(".") and not _is_made(Path(where, name))]
+        folders[:] = [name for name in folders if not name.startswith(_HIDDEN) and not _is_made(Path(where, name))]
         for name in [*names, *links]:
-            if name.startswith("."):
+            if name.startswith(_HIDDEN):
                 continue
             try:
                 files.append((Path(where, name), *_refusal(Path(where, name), root)))

@@ -31,6 +31,8 @@ _LABEL, _LONGEST_HEADING = 3, 15
 """Words of a heading in a style that is not called so at most; with more than the first number it is no sentence."""
 _FIRST_ROW, _DIGIT = 0x0020, re.compile(r"\d")
 _NOTES = ("footnote", "endnote")
+_PARTS = {"officeDocument", "core-properties", "styles", "numbering", *(f"{note}s" for note in _NOTES)}
+"""The kinds of parts that are read, as relations name them."""
 _Notes = Mapping[tuple[str, str | None], str]
 _FREE = 1 << 22
 _GROWTH = 50
@@ -43,6 +45,7 @@ def read_docx(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 
     try:
         _check_unpacked(file, name)
+        _open_only_what_is_read()
         document = docx.Document(str(file))
         title = title_of(file, document.core_properties.title)
         styles = {style.style_id: style for style in document.styles}
@@ -65,6 +68,19 @@ def _check_unpacked(file: Path, name: str) -> None:
     xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels")))
     if xml > room or sum(part.file_size for part in parts) > 4 * room:
         raise InputError(f"{name}: unpacked it is over {_GROWTH} times as large; save it anew, or leave it out")
+
+
+def _open_only_what_is_read() -> None:
+    """Has python-docx leave all other parts closed: Word, too, opens a file whose pictures are missing."""
+    from docx.opc.constants import RELATIONSHIP_TARGET_MODE
+    from docx.opc.pkgreader import _SerializedRelationship
+
+    def is_left_closed(relation: Any) -> bool:
+        kind = relation.reltype.rpartition("/")[2]
+        return relation.target_mode == RELATIONSHIP_TARGET_MODE.EXTERNAL or kind not in _PARTS
+
+    relations: Any = _SerializedRelationship
+    relations.is_external = property(is_left_closed)
 
 
 def _notes(relations: Iterable[Any]) -> Iterator[tuple[tuple[str, str | None], str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from raisf.lm.local.soundness import VOCABULARIES
+from raisf.lm.local.soundness import VOCABULARIES, is_whole
 from raisf.retrieval.encoders import delta
 from raisf.utils.cache import cache_folder, check_cache
 from raisf.utils.errors import InputError
@@ -137,7 +137,7 @@ def _whole_of_delta(folder: Path, name: str) -> Path:
     facts = delta.read_facts(folder, name)
     kind = delta.TRAINED if name == delta.TRAINED else "delta"
     whole = f"colbert-{kind}-{hash_folder(folder)[:12]}"
-    if (cache_folder() / whole).is_dir():  # wherever its base lies by now
+    if _is_made(cache_folder() / whole):  # wherever its base lies by now
         return cache_folder() / whole
     base = find_checkpoint(facts["base"])
     if base.sha256 != facts["base_sha256"]:
@@ -149,19 +149,25 @@ def _whole_of_delta(folder: Path, name: str) -> Path:
 
 
 def _made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """A folder of the cache, made where it is not there yet; a cache that has it may be read-only.
+    """A folder of the cache, made where it is not there yet, or damaged; a cache that has it may be read-only.
 
     Raises:
         InputError: It is not there, and the cache cannot be written.
     """
     path = cache_folder() / name
-    if not path.is_dir():  # it comes there whole
+    if not _is_made(path):
         check_cache(path.parent)
         with alone(Path(f"{path}.lock")):
-            if not path.is_dir():
+            if not _is_made(path):
+                if path.is_dir():
+                    logger.warning("%s is damaged, and is made anew", path)
                 with atomic_folder(path, "config.json", "*") as made:
                     make(made)
     return path
+
+
+def _is_made(folder: Path) -> bool:
+    return folder.is_dir() and is_whole(folder)
 
 
 def minilm_package() -> ModuleType:
@@ -204,7 +210,10 @@ def _check(path: Path, name: str) -> dict:
     if not any(next(path.glob(file), None) for file in VOCABULARIES):
         raise InputError(f"{name} is not a ColBERT checkpoint: {path} has no tokenizer with words; {wanted}")
     settings = read_json(path / "artifact.metadata")
-    return settings.get("config", settings)
+    settings = settings.get("config", settings) if isinstance(settings, dict) else settings
+    if not isinstance(settings, dict):
+        raise InputError(f"{name} is not a ColBERT checkpoint: {path / 'artifact.metadata'} has no settings; {wanted}")
+    return settings
 
 
 def fetch(name: str) -> Path:

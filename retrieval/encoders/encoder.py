@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.lm.local.soundness import unreadable
 from raisf.retrieval.encoders import colbert_shims
+from raisf.utils.errors import InputError
 from raisf.utils.kept import Kept
 from raisf.utils.model_loading import ONE_AT_A_TIME, without_bars
 
@@ -117,14 +119,22 @@ def load_colbert(path: Path, kind: type, **options: Any) -> Any:
         path: The absolute folder of the checkpoint.
         kind: Its `Checkpoint`, which encodes, or its `ColBERT`, which can be trained; from the corrected package.
         **options: The constructor's others.
+
+    Raises:
+        InputError: It cannot be read, lacks weights, or has some that are no numbers.
     """
     from colbert.infra import ColBERTConfig
 
     config = ColBERTConfig(checkpoint=str(path))
     config.configure(model_name=None)  # the checkpoint's own names the model it grew from, and that would be fetched
-    with ONE_AT_A_TIME, without_bars(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return kind(str(path), colbert_config=config, **options)
+    try:
+        with ONE_AT_A_TIME, without_bars(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return kind(str(path), colbert_config=config, **options)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # a damaged folder makes transformers raise what it likes
+        raise unreadable(path, error) from error
 
 
 def fastest_precision() -> str:

@@ -20,7 +20,7 @@ from raisf.lm.finetune.training import Training, check_rank
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.multi_lora import CONFIG, WEIGHTS, lora_hash
+from raisf.lm.local.multi_lora import CONFIG, TRAINING, WEIGHTS, lora_hash
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, write_json
@@ -109,6 +109,16 @@ def test_a_beginning_that_leaves_the_base_as_it_is_is_none_of_our_business(
 def test_an_adapter_of_another_base_is_refused(other_llama: Path, adapter: Path) -> None:
     with pytest.raises(InputError, match=r"was trained on .* train it again"):
         connect(f"local/{other_llama}@{adapter}")
+
+
+@pytest.mark.parametrize("told", [[{"loss": 1.0}], {"base": None}, {"base": "meta-llama/Llama-2-7b-hf"}, 3])
+def test_what_another_program_tells_of_its_training_keeps_no_adapter_out(
+    llama: Path, adapter: Path, tmp_path: Path, told: Any
+) -> None:
+    folder = shutil.copytree(adapter, tmp_path / "a")
+    write_json(folder / TRAINING, told)
+    opened: Any = connect(f"local/{llama}@{folder}")
+    assert opened.lora == folder.resolve()
 
 
 def test_a_changed_adapter_is_refused(llama: Path, adapter: Path, tmp_path: Path) -> None:

@@ -286,6 +286,17 @@ def test_a_cached_folder_whose_weights_are_gone_is_made_again(tiny: Path, cache:
     assert gguf.converted(tiny) == folder and len(made) == 2
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", gguf.SOURCE])
+def test_a_cached_folder_with_a_damaged_file_is_made_again(tiny: Path, cache: Path, name: str) -> None:
+    """A power cut soon after it was made left empty files: every command failed from then on."""
+    folder = gguf.converted(tiny)
+    before, whole = weights.weights_hash(folder), (folder / name).read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"[]" if name == gguf.SOURCE else b""):
+        (folder / name).write_bytes(damaged)
+        assert gguf.converted(tiny) == folder and weights.weights_hash(folder) == before
+        assert (folder / name).read_bytes() == whole
+
+
 def test_converted_weights_are_the_same_whichever_version_of_transformers_wrote_their_configuration(
     makers, tmp_path: Path
 ) -> None:

@@ -143,6 +143,29 @@ def test_a_document_is_read_whole_or_not_at_all(docs: Path, monkeypatch: pytest.
     assert texts == [*(f"row {number}" for number in range(10)), GOOD] and [*skipped] == ["broken.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "read"),
+    [
+        ("image", "NULL", True),
+        ("image", "../media/image1.png", True),
+        ("hyperlink", "#_Toc1", True),
+        ("footnotes", "footnotes.xml", False),
+    ],
+)
+def test_a_docx_without_a_part_is_read_where_nothing_of_that_part_would_be(
+    docs: Path, hostile: ModuleType, kind: str, target: str, read: bool
+):
+    """Word opens it, and saves it as it is: nobody could have had its text read."""
+    relation = f'''<?xml version="1.0"?>
+        <Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1"
+        Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}" Target="{target}"/>
+        </Relationships>'''
+    packed = hostile.docx(hostile.paragraph("The Danube."), **{"word/_rels/document.xml.rels": relation})
+    (docs / "rivers.docx").write_bytes(packed)
+    texts, skipped = indexed(docs)
+    assert (texts, [*skipped]) == ((["The Danube.", GOOD], []) if read else ([GOOD], ["rivers.docx"]))
+
+
 def test_ids_that_come_twice_are_the_second_documents_fault(docs: Path):
     (docs / "a.jsonl").write_text('{"id": "i", "text": "first"}')
     (docs / "b.jsonl").write_text('{"id": "j", "text": "second"}\n{"id": "i", "text": "third"}')

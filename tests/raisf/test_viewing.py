@@ -38,6 +38,17 @@ def test_a_report_s_runs_are_called_as_the_report_calls_them(report: Path) -> No
         assert summary["facts"] == {"language model": "pocket"}
 
 
+@pytest.mark.parametrize(
+    "other", ['{"records": "x"}', '{"facts": "x"}', '{"facts": {}, "records": "x"}', '{"facts": [1]}', "[1]", "{"]
+)
+def test_results_of_another_program_are_passed_over(other: str, report: Path) -> None:
+    """They ended in a traceback, in a report's folder or in one below it."""
+    (report / "a").mkdir()
+    for place, labels in ((report / "a", ["A", "B"]), (report, ["run-0", "run-1"])):
+        (place / "results.json").write_text(other)
+        assert [run["label"] for run in View([report]).summary["runs"]] == labels
+
+
 def test_records_files_and_folders_of_them_can_be_viewed_together(records: Any, report: Path, tmp_path: Path) -> None:
     records.write_records(tmp_path / "runs/rag-1.jsonl", [records.record(0, True)])
     own = records.write_records(tmp_path / "runs/run-0.jsonl", [records.record(1, True)])

@@ -91,6 +91,24 @@ def test_a_file_that_is_cut_is_told(folder: Path):
         encoder(folder)
 
 
+def test_a_tokenizer_that_is_cut_is_told(folder: Path):
+    whole = (folder / "tokenizer.json").read_text()
+    (folder / "tokenizer.json").write_text(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=f"{folder} is damaged, or transformers cannot read it"):
+        encoder(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [([], "metadata has no settings"), ({"config": 3}, "metadata has no settings"), ({"dim": "x"}, "is damaged")],
+)
+@pytest.mark.parametrize("folder", ["colbert"], indirect=True)
+def test_settings_of_a_checkpoint_that_are_none_are_told(folder: Path, settings: object, message: str):
+    write_json(folder / "artifact.metadata", settings)
+    with pytest.raises(InputError, match=message):
+        encoder(folder)
+
+
 def test_a_pooler_may_be_missing_for_nothing_asks_it(folder: Path):
     whole = encoder(folder).encode_queries(["Who wrote Hamlet?"])[0]
     change(folder, lambda name, tensor: {} if "pooler." in name else {name: tensor})

@@ -68,6 +68,22 @@ def test_a_checkpoint_that_is_in_the_cache_is_read_there_without_writing(name: s
     assert find_checkpoint(name) == found
 
 
+def test_a_checkpoint_in_the_cache_that_is_damaged_is_made_anew(tmp_path: Path, monkeypatch, caplog):
+    """A power cut soon after it was made left empty files: every command failed from then on."""
+    folders = [find_checkpoint(name).path for name in ("minilm", "raisf-minilm")]
+    made = [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in folders]
+    monkeypatch.setenv("RAISF_CACHE", str(tmp_path))
+    found = find_checkpoint("raisf-minilm")
+    for file in ("model.safetensors", "tokenizer.json", "artifact.metadata", "config.json"):
+        for folder in made:
+            whole = (folder / file).read_bytes()
+            (folder / file).write_bytes(whole[: len(whole) // 2])
+        assert find_checkpoint("raisf-minilm") == found
+        (made[1] / file).write_bytes(b"")
+        assert find_checkpoint("raisf-minilm") == found
+    assert all(caplog.text.count(f"{folder} is damaged, and is made anew") >= 4 for folder in made)
+
+
 def test_a_folder_is_a_checkpoint_and_any_change_is_noticed(copy: Path):
     found = find_checkpoint(copy)
     assert found.sha256 == find_checkpoint("minilm").sha256
@@ -122,7 +138,7 @@ def test_a_query_is_encoded_once_and_in_bfloat16_by_itself(
 
 
 def test_a_checkpoint_in_the_hubs_cache_is_found_by_its_id(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    import huggingface_hub
+    import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)

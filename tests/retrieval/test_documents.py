@@ -80,6 +80,7 @@ def test_every_kind_of_file_becomes_passages(write: Write, tmp_path: Path):
     write("e.tsv", "id\ttext\te\nx1\tTabbed\t2\n")
     write("f.png", "PNG")
     write(".git/g.txt", "hidden")
+    write("~$h.docx", "who has h.docx open")
     found = [(p.pid, p.title, p.text, p.citation) for p in read_documents(tmp_path / "docs")]
     assert found == [
         ("a.txt#1", "", "Plain text. In two paragraphs.", "a.txt"),

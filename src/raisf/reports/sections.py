@@ -174,7 +174,7 @@ def read_results(folder: Path) -> dict[str, Any]:
         results = read_json(folder / RESULTS)
     except InputError:
         return {}
-    return results if isinstance(results, dict) and "facts" in results else {}
+    return results if isinstance(results, dict) and isinstance(results.get("facts"), dict) else {}
 
 
 def shown(cell: Cell, interval: bool = True) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from raisf.evaluation.records import meta_path, read_records
 from raisf.reports.report import PAGE
-from raisf.reports.sections import RESULTS
+from raisf.reports.sections import RESULTS, read_results
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 
@@ -120,7 +120,8 @@ def _named(place: Path) -> dict[Path, dict[str, str]]:
     for folder, saved in _reports(place):
         experiment = str(saved.get("experiment") or "")
         beside = folder.parent if experiment else folder
-        for label, name in (saved.get("records") or {}).items():
+        records = saved.get("records")
+        for label, name in records.items() if isinstance(records, dict) else ():
             labels = named.setdefault((beside / str(name)).resolve(), {})
             # One program may have several: compiled, it may have stayed what it was.
             labels[experiment] = " = ".join(filter(None, (labels.get(experiment), str(label))))
@@ -129,13 +130,13 @@ def _named(place: Path) -> dict[Path, dict[str, str]]:
 
 def _facts(place: Path) -> dict[str, Any]:
     """What the first of the reports in a folder was made from."""
-    return next((dict(saved.get("facts") or {}) for _, saved in _reports(place)), {})
+    return next((saved["facts"] for _, saved in _reports(place)), {})
 
 
 def _reports(place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folders of the report and of the experiments that a folder holds, with what their results.json say."""
     for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))]:
-        if results.is_file() and isinstance(saved := read_json(results), dict):
+        if saved := read_results(results.parent):
             yield results.parent, saved
 
 
