@@ -16,7 +16,7 @@ from raisf.lm.local.multi_lora import Loras, lora_hash
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
-from raisf.utils.checks import check_least, check_named
+from raisf.utils.checks import check, check_least, check_named, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.space import naming_full_disk
 
@@ -67,8 +67,8 @@ class Training:
         check_least(self, epochs=1, patience=1, batch_size=1, rank=1, processes=1)
         if self.layers is not None:
             check_least(self, layers=1)
-        if not 0 < self.learning_rate < 1:
-            raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
+        rate = self.learning_rate
+        check("the learning rate", rate, is_number(rate) and 0 < rate < 1, "a number above 0 and below 1")
         if self.go_on and (self.method != "lora" or self.layers is not None):
             raise InputError("to go on with a LoRA adapter keeps its layers: leave out layers, and method='full'")
 
