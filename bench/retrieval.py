@@ -118,14 +118,14 @@ def measure(passages: Sequence[Passage], items: Sequence[tuple[str, str]], check
         def pids(hits: list[list[tuple[int, float]]]) -> list[list[str]]:
             return [[passages[number].pid for number, _ in row] for row in hits]
 
-        engine = MaxSim(vectors)
-        found, times = timed(lambda query: engine.search([query], K)[0], queries)
+        engine, allowed = MaxSim(vectors), np.ones(len(passages), dtype=bool)
+        found, times = timed(lambda query: engine.search([query], K, allowed)[0], queries)
         add("exact MaxSim", pids(found), times, encoding, folder)
         start = time.perf_counter()
         compress(vectors, root / "plaid")
         compressing = time.perf_counter() - start
         plaid = Plaid(root / "plaid")
-        found, times = timed(lambda query: plaid.search([query], K)[0], queries)
+        found, times = timed(lambda query: plaid.search([query], K, allowed)[0], queries)
         add("PLAID", pids(found), times, encoding + compressing, root / "plaid")
         start = time.perf_counter()
         bm25 = BM25.build(passages, root / "bm25")

@@ -79,6 +79,12 @@ def path_confidence(node: Any) -> float | None:
     return math.prod(told) if told else None
 
 
+def log_odds(probability: float, edge: float) -> float:
+    """Of a probability, with 0 and 1 taken for `edge` and 1 - `edge`."""
+    inside = min(max(probability, edge), 1 - edge)
+    return math.log(inside / (1 - inside))
+
+
 def _answered(node: Any) -> list[Any]:
     return [one for one in node.sub_questions if one.answer != UNKNOWN]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raisf.evaluation.confidence import log_odds
 from raisf.evaluation.intervals import Score, bootstrap_groups, proportion, sums_by_place
 from raisf.evaluation.risk import RiskCoverage
 
@@ -221,12 +222,7 @@ def recentred(probability: float, threshold: float) -> float:
 
     Source: Saerens, Latinne and Decaestecker 2002 (priors as shifts of the log-odds); Zhao et al. 2021.
     """
-    return float(1 / (1 + math.exp(_log_odds(threshold) - _log_odds(probability))))
-
-
-def _log_odds(probability: float) -> float:
-    inside = min(max(probability, 1e-9), 1 - 1e-9)
-    return math.log(inside / (1 - inside))
+    return float(1 / (1 + math.exp(log_odds(threshold, 1e-9) - log_odds(probability, 1e-9))))
 
 
 def _ratio(above: Array, below: Array, weights: Array) -> Array:

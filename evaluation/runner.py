@@ -21,6 +21,7 @@ from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.seen import retrievers_of, warn_of_seen
 from raisf.lm.connect import too_long
+from raisf.utils.checks import check_count
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.progress import progress_bar
 
@@ -198,13 +199,14 @@ def evaluate(
         The report over all questions, those answered by earlier runs included.
 
     Raises:
-        InputError: No program, no questions, two with one id, a question without gold, or `out` belongs to another run.
+        InputError: No program, no thread, no questions, two with one id, one without gold, or `out` is of another run.
         LMError: The LM failed on ten questions in a row, or on all there are. What was answered is kept.
         KeyboardInterrupt: Ctrl-C. What was answered is kept, and the exception's message says how to go on.
     """
     check_can_be_asked(program)
     threads = questions_at_a_time(program) if threads is None else threads
-    examples = _checked(examples, threads)
+    check_count("threads", threads)
+    examples = _checked(examples)
     binding = binding_of(program, examples, cache=cache)
     out = Path(out) if out is not None else None
     warn_of_seen(program, examples, name)
@@ -261,11 +263,9 @@ def check_can_be_asked(program: object) -> None:
         raise InputError(f"{type(program).__name__} has aforward alone, and threads ask it: give dspy.syncify(module)")
 
 
-def _checked(examples: Sequence[dspy.Example], threads: int) -> Sequence[dspy.Example]:
+def _checked(examples: Sequence[dspy.Example]) -> Sequence[dspy.Example]:
     check_examples(examples, "test")
     examples = list(examples)
-    if threads < 1:
-        raise InputError(f"threads must be at least 1, found {threads}")
     if not examples:
         raise InputError("no questions to evaluate on: the test file is empty; give one with a question a line")
     seen: set[str] = set()

@@ -30,7 +30,7 @@ from raisf.lm.chat import (
     Values,
     WholeReplies,
     asks_probabilities,
-    check_whole,
+    check_not_cut_off,
     read_verdict,
     scored,
 )
@@ -301,7 +301,7 @@ class CompactAdapter(WholeReplies):
         if verdict := read_verdict(response):
             bools = {name for name, field in signature.output_fields.items() if field.annotation is bool}
             return {name: said == BOOLS[0] if name in bools else said for name, said in verdict.items()}
-        check_whole(self, signature, response)
+        check_not_cut_off(self, signature, response)
         fields = apply_output_field_defaults(signature, self.parse(signature, response.text or ""))
         found = {name: fields.get(name) for name in signature.output_fields}
         return found | ({"logprobs": legacy_output(response, logprobs=True)["logprobs"]} if response.logprobs else {})

@@ -106,7 +106,7 @@ class WholeReplies(dspy.Adapter):
         self, processed: Any, signature: Any, responses: list[Response], lm: dspy.BaseLM, lm_kwargs: Values
     ) -> list[Values]:
         for response in responses:
-            check_whole(self, signature, response)
+            check_not_cut_off(self, signature, response)
         logprobs = bool({**lm.kwargs, **lm_kwargs}.get("logprobs"))
         outputs: list[Any] = [legacy_output(response, logprobs=logprobs) for response in responses]
         return self._call_postprocess(processed, signature, outputs, lm, lm_kwargs)
@@ -123,7 +123,7 @@ def _texts_alone(value: Any) -> Any:
     return value
 
 
-def check_whole(adapter: dspy.Adapter, signature: type[dspy.Signature], response: Response) -> None:
+def check_not_cut_off(adapter: dspy.Adapter, signature: type[dspy.Signature], response: Response) -> None:
     """Raise AdapterParseError for a response that its LM did not end by itself."""
     if response.finish_reason not in ("stop", "tool_call"):
         limit = "the token limit (max_tokens, or what the prompt leaves of the context window)"

@@ -1,11 +1,9 @@
 """From a spec such as `pocket` or `openai/gpt-4o-mini` to a language model, and from its failures to plain words."""
 
 import copy
-import math
 import os
 import re
 from pathlib import Path
-from typing import TypeGuard
 from urllib.parse import urlsplit
 
 import dspy
@@ -33,6 +31,7 @@ from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
+from raisf.utils.checks import check, is_number
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.urls import check_bare, check_no_address, without_secrets
 
@@ -165,22 +164,13 @@ def _endpoint_lm(spec: str, engine: Endpoint, temperature: float, max_tokens: in
 
 
 def _check_numbers(temperature: object, max_tokens: object, num_retries: object, timeout: object) -> None:
-    if not (_is_number(temperature) and 0 <= temperature <= HIGHEST_TEMPERATURE):
-        raise InputError(f"the temperature is {_written(temperature)}: give 0 to {HIGHEST_TEMPERATURE:g}")
-    if not (_is_number(timeout) and 0 < timeout < math.inf):
-        raise InputError(f"the timeout is {_written(timeout)}: give seconds, more than 0")
-    if max_tokens is not None and not (type(max_tokens) is int and max_tokens >= 1):
-        raise InputError(f"max_tokens is {max_tokens!r:.60}: give 1 or more, or None")
-    if not (type(num_retries) is int and num_retries >= 0):
-        raise InputError(f"num_retries is {num_retries!r:.60}: give 0 or more")
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _written(value: object) -> str:
-    return f"{value:g}" if _is_number(value) else f"{value!r:.60}"
+    good = isinstance(temperature, int | float) and is_number(temperature) and 0 <= temperature <= HIGHEST_TEMPERATURE
+    check("the temperature", temperature, good, f"0 to {HIGHEST_TEMPERATURE:g}")
+    good = isinstance(timeout, int | float) and is_number(timeout) and timeout > 0
+    check("the timeout", timeout, good, "seconds, more than 0")
+    good = max_tokens is None or (type(max_tokens) is int and max_tokens >= 1)
+    check("max_tokens", max_tokens, good, "1 or more, or None")
+    check("num_retries", num_retries, type(num_retries) is int and num_retries >= 0, "0 or more")
 
 
 def _is_path(spec: str) -> bool:

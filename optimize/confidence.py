@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from raisf.evaluation.confidence import log_odds
 from raisf.evaluation.examples import check_examples, question_id
 from raisf.evaluation.judges import ece_score
 from raisf.evaluation.risk import risk_coverage
@@ -21,7 +22,7 @@ from raisf.optimize.optimizers.selection import Metric, answer_exact_match, chec
 from raisf.optimize.overlap import note_learnt
 from raisf.optimize.runs import results, score_of
 from raisf.optimize.within import program_within
-from raisf.programs.confidence import Confidence, log_odds
+from raisf.programs.confidence import EDGE, Confidence
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
@@ -145,7 +146,8 @@ def platt(right: ArrayLike, confidence: ArrayLike) -> tuple[float, float]:
 
     Source: Platt 1999, with his targets and his start.
     """
-    hits, x = np.asarray(right, np.float64), np.array([log_odds(one) for one in np.asarray(confidence, np.float64)])
+    hits = np.asarray(right, np.float64)
+    x = np.array([log_odds(one, EDGE) for one in np.asarray(confidence, np.float64)])
     good, bad = float(hits.sum()), float(len(hits) - hits.sum())
     if not good or not bad:
         raise InputError(

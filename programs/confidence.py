@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import dspy
 
-from raisf.evaluation.confidence import path_confidence
+from raisf.evaluation.confidence import log_odds, path_confidence
 from raisf.lm.likelihood import ASKED, gives_logprobs
 from raisf.programs.questions import UNKNOWN
 
@@ -59,10 +59,4 @@ class Confidence:
         if (self.slope, self.offset) == (1.0, 0.0):
             return confidence
         # A steep scaling of a small confidence is 0, and no number too large for a float.
-        return 1 / (1 + math.exp(min(-(self.slope * log_odds(confidence) + self.offset), 700.0)))
-
-
-def log_odds(probability: float) -> float:
-    """Of a probability, with 0 and 1 taken for `EDGE` and 1 - `EDGE`."""
-    inside = min(max(probability, EDGE), 1 - EDGE)
-    return math.log(inside / (1 - inside))
+        return 1 / (1 + math.exp(min(-(self.slope * log_odds(confidence, EDGE) + self.offset), 700.0)))

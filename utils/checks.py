@@ -14,7 +14,7 @@ MOST_SECONDS = 1_000_000_000
 def check(name: str, value: object, good: bool, wanted: str) -> None:
     """Raise InputError for an option that cannot be used."""
     if not good:
-        raise InputError(f"{name} is {value!r}: give {wanted}")
+        raise InputError(f"{name} is {value!r:.60}: give {wanted}")
 
 
 def check_switches(**switches: object) -> None:
@@ -53,24 +53,7 @@ def check_named(what: str, value: object, known: Collection[str]) -> None:
         raise InputError(f"unknown {what} {value!r}: choose {', '.join(known)}")
 
 
-def check_least(settings: object, why: str = "", /, **least: int) -> None:
-    """Refuses settings of which a number is no whole one, or too small.
-
-    Args:
-        settings: Has each number as an attribute.
-        why: Why it must be as much, for the message.
-        **least: By its name, what it must be at least.
-
-    Raises:
-        InputError: One is less, or no such number.
-    """
+def check_least(settings: object, /, **least: int) -> None:
+    """Raise InputError for a setting that is no whole number of at least what stands for its name in `least`."""
     for name, bound in least.items():
-        check_whole(settings, name)
-        if getattr(settings, name) < bound:
-            raise InputError(f"{name} must be at least {bound}, found {getattr(settings, name)}" + (why and f": {why}"))
-
-
-def check_whole(settings: object, name: str) -> None:
-    """Raise InputError for a setting that is no whole number."""
-    if not isinstance(value := getattr(settings, name), Integral):
-        raise InputError(f"{name} must be a whole number, found {value!r:.60}")
+        check_count(name, getattr(settings, name), bound)

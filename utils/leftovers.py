@@ -65,7 +65,7 @@ def strangers(folder: Path, *known: str) -> list[str]:
 
 def make_partial_folder(path: Path) -> "contextlib.AbstractContextManager[Path]":
     """A new folder to be filled for `path`, which no other process sweeps while the block runs."""
-    return _made(path, lambda: tempfile.mkdtemp(**_names(path)))
+    return _made(lambda: tempfile.mkdtemp(**_names(path)))
 
 
 def make_partial_file(path: Path) -> "contextlib.AbstractContextManager[Path]":
@@ -77,7 +77,7 @@ def make_partial_file(path: Path) -> "contextlib.AbstractContextManager[Path]":
         os.close(descriptor)
         return name
 
-    return _made(path, make)
+    return _made(make)
 
 
 def umask() -> int:
@@ -124,7 +124,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _made(path: Path, make: Callable[[], str]) -> Iterator[Path]:
+def _made(make: Callable[[], str]) -> Iterator[Path]:
     while True:
         made = Path(make())
         with own(made) as owned:

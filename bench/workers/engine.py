@@ -27,18 +27,21 @@ Search = Callable[[torch.Tensor], list[int]]
 """A query's vectors -> the numbers of its first K passages."""
 
 
+def _ours(engine: Any, passages: int) -> Search:
+    allowed = np.ones(passages, dtype=bool)
+    return lambda query: [number for number, _ in engine.search([query], K, allowed)[0]]
+
+
 def exact(vectors: Vectors) -> Search:
     from raisf.retrieval.search.maxsim import MaxSim
 
-    engine = MaxSim(vectors)
-    return lambda query: [number for number, _ in engine.search([query], K)[0]]
+    return _ours(MaxSim(vectors), len(vectors.lengths))
 
 
 def prefetch_float16(vectors: Vectors) -> Search:
     from raisf.retrieval.search.prefetch import Prefetch
 
-    engine = Prefetch(vectors)
-    return lambda query: [number for number, _ in engine.search([query], K)[0]]
+    return _ours(Prefetch(vectors), len(vectors.lengths))
 
 
 def build_prefetch(vectors: Vectors, folder: Path) -> None:
@@ -65,8 +68,8 @@ def build_plaid(vectors: Vectors, folder: Path) -> None:
 def plaid(folder: Path) -> Search:
     from raisf.retrieval.search.plaid import Plaid
 
-    engine = Plaid(folder)
-    return lambda query: [number for number, _ in engine.search([query], K)[0]]
+    lengths = [json.loads(file.read_text()) for file in folder.glob("doclens.*.json")]
+    return _ours(Plaid(folder), sum(map(len, lengths)))
 
 
 def build_fast_plaid(vectors: Vectors, folder: Path) -> None:

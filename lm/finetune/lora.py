@@ -17,7 +17,7 @@ from dspy.lm15 import InvalidRequestError
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.finetune.loop import finish
 from raisf.lm.finetune.parallel import share_out
-from raisf.lm.finetune.training import FinetuneRun, Training, weight_of
+from raisf.lm.finetune.training import FinetuneRun, Training, total_weight
 from raisf.lm.local.inference import context_of
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
@@ -159,7 +159,7 @@ def tokenized(text: Text, rows: Sequence[TrainingRow], completion: bool, context
     whole = [row for row in all_rows if len(row.tokens) <= context]
     if not whole:
         raise InputError(f"{name}: none of {len(all_rows)} rows fits into the base's context of {context} tokens")
-    if weight_of(whole) == 0:
+    if total_weight(whole) == 0:
         raise InputError(
             f"{name}: {len(whole)} rows together weigh nothing, as all have the weight 0 or an empty completion: "
             "give rows with completions, and weights above 0"

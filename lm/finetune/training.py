@@ -16,7 +16,7 @@ from raisf.lm.local.multi_lora import Loras, lora_hash
 from raisf.lm.local.tokenization import TokenizedRow
 from raisf.utils import schedule
 from raisf.utils.checkpointing import state_of, take_up
-from raisf.utils.checks import check_least, check_named
+from raisf.utils.checks import check, check_least, check_named, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.space import naming_full_disk
 
@@ -67,8 +67,8 @@ class Training:
         check_least(self, epochs=1, patience=1, batch_size=1, rank=1, processes=1)
         if self.layers is not None:
             check_least(self, layers=1)
-        if not 0 < self.learning_rate < 1:
-            raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
+        rate = self.learning_rate
+        check("the learning rate", rate, is_number(rate) and 0 < rate < 1, "a number above 0 and below 1")
         if self.go_on and (self.method != "lora" or self.layers is not None):
             raise InputError("to go on with a LoRA adapter keeps its layers: leave out layers, and method='full'")
 
@@ -113,7 +113,7 @@ def check_rank(lm: LocalLM, training: Training) -> None:
         check_adaptable(lm, training.rank, training.layers)
 
 
-def weight_of(rows: Iterable[TokenizedRow]) -> float:
+def total_weight(rows: Iterable[TokenizedRow]) -> float:
     """The weight of some rows in a loss: every token of a completion counts with the weight of its row."""
     return sum(row.weight * (len(row.tokens) - row.start) for row in rows)
 
@@ -170,7 +170,7 @@ class FinetuneRun:
         # Brings the processes' gradients together.
         self._shared = accelerator.prepare_model(self.model) if accelerator else self.model
         self.batches = -(-len(train) // training.batch_size)  # an epoch's
-        self._mean = weight_of(train) / _said(train)
+        self._mean = total_weight(train) / _said(train)
         self.steps, self.tokens, self.learnt, self.seconds = 0, 0, 0.0, 0.0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, torch.Tensor] = {}
@@ -229,7 +229,7 @@ class FinetuneRun:
         return iter(batches)
 
     def _step(self, batch: list[TokenizedRow]) -> float:
-        if weight_of(batch) == 0:  # nothing to learn from, in any process
+        if total_weight(batch) == 0:  # nothing to learn from, in any process
             self._count_step(batch)
             return 0.0
         # By its own weight a batch would count as any other, and a row's only against those that it happens to be with.

@@ -98,7 +98,7 @@ def _logprobs(
     A question whose answer could not be read, or whose call failed, has none: that says nothing of what the LM knows.
     """
     rows = [dspy.Example(question=question) for question in questions]
-    said, _ = ask_each(asking(answerer), rows, ("question",), threads, progress, "answering")
+    said, _ = ask_each(asking(answerer), rows, threads, progress, "answering")
     adapter: Any = adapter_for(lm)
     answers = {row.question: clean(outputs.answer) for row, outputs in said if outputs is not None}
     sums, means = [], []

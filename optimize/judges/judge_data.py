@@ -82,15 +82,15 @@ def steps(example: dspy.Example) -> list[Step]:
     known, scoring = example.get("known"), example.get("scoring")
     known = None if is_gap(known) else bool(known)
     aliases = tuple(gold_answers(example))
-    steps = [Step(example.question, aliases, frozenset(gold), by_id, decomposed, known, scoring)]
+    found_steps = [Step(example.question, aliases, frozenset(gold), by_id, decomposed, known, scoring)]
     if asked and len(asked) == len(found):
         named = [[one] if one or by_id else [] for one in ordered] if paired else [[]] * len(asked)
         for text, answer, passages in zip(filled(asked, found), found, named, strict=True):
             # `known` says of all facts together that they are; where they are not, each may still be.
             own = frozenset[str](passages)
             accepted = tuple(dict.fromkeys((answer, *aliases))) if answer in aliases else (answer,)
-            steps.append(Step(text, accepted, own, by_id, known=known or None, scoring=scoring))
-    return steps
+            found_steps.append(Step(text, accepted, own, by_id, known=known or None, scoring=scoring))
+    return found_steps
 
 
 def steps_asked(trainset: Sequence[dspy.Example]) -> dict[str, Step]:

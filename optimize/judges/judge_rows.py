@@ -231,15 +231,15 @@ def _same(one: str, other: str) -> bool:
     return one == other or ("#" in one and one.rpartition("#")[2] == other.rpartition("#")[2])
 
 
-def weight_of(row: Mapping[str, Any] | dspy.Example) -> float | None:
-    """How much a row counts in the loss; None where it does not say.
+def weight_of(row: Mapping[str, Any] | dspy.Example) -> float:
+    """How much a row counts in the loss, 1 where it does not say.
 
     Raises:
         InputError: It is no number, not finite, or less than 0.
     """
     weight = row.get("weight")
     if weight is None:
-        return None
+        return 1.0
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MOST_WEIGHT:
         raise InputError(
             f"the row of {row.get('question')!r:.60} has the weight {weight!r:.20}: give 0 to {MOST_WEIGHT:,}"

@@ -11,12 +11,11 @@ from raisf.evaluation.decomposition import aligned_f1, same_decomposition
 from raisf.evaluation.identity import digest
 from raisf.evaluation.intervals import bootstrap
 from raisf.evaluation.judges import JudgeReport, auroc_score, ece_score, reliability, verdict_scores
-from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.risk import risk_coverage
-from raisf.evaluation.runner import ask_all
 from raisf.optimize.judges.judge_data import VERDICTS, decomposition_examples, passage_examples
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGED, predictor_of, role_of
+from raisf.optimize.runs import results
 from raisf.optimize.within import programs_within
 from raisf.programs.calls import Run
 from raisf.programs.ra_isf import RAISF
@@ -166,8 +165,7 @@ def judgements_of(
         return dspy.Prediction(said=[judged.verdict, judged.probability] if judged.readable else None)
 
     lists = "relevant_ids" in predictor.signature.output_fields
-    asks, fields = listing(predictor) if lists else ask, [*rows[0].inputs().keys()]
-    said, errors = ask_each(asks, rows, fields, threads, progress, journal=journal, name=judge)
+    said, errors = ask_each(listing(predictor) if lists else ask, rows, threads, progress, journal=journal, name=judge)
     if lists:
         return Judgements([one for row, outputs in said for one in _of_list(row, outputs)], errors, unlabelled)
     judged = []
@@ -206,7 +204,7 @@ def decompositions_of(
     if not rows:
         raise InputError(NO_ROWS["decomposition"])
     asks = listing(predictor)
-    said, errors = ask_each(asks, rows, ["question"], threads, progress, journal=journal, name="decomposition")
+    said, errors = ask_each(asks, rows, threads, progress, journal=journal, name="decomposition")
     found = []
     for row, listed in said:
         texts = [clean(text) for text in listed or []]
@@ -269,7 +267,6 @@ def listing(predictor: Any) -> Callable[..., dspy.Prediction]:
 def ask_each(
     ask: Callable[..., dspy.Prediction],
     rows: Sequence[dspy.Example],
-    fields: Sequence[str],
     threads: int,
     progress: bool | Progress,
     what: str = "judging",
@@ -277,26 +274,23 @@ def ask_each(
     journal: Journal | None = None,
     name: str = "",
 ) -> tuple[list[tuple[dspy.Example, Any]], int]:
-    """Each row whose call did not fail with what was `said`, in the rows' order, and how many failed.
+    """Each row whose call did not fail with what was `said` of its inputs, in the rows' order, and how many failed.
 
     With a journal, under the `name`, what was said before is not asked again; JSON-able, and None is asked again.
     """
-    keys = {id(row): f"{name} {digest([row[field] for field in fields])}" for row in rows}
-    said: dict[int, Any] = {}
-    if journal is not None:
-        said = {id(row): journal.get(keys[id(row)]) for row in rows if keys[id(row)] in journal}
+    unreadable = set[int]()
+
+    def said(row: dspy.Example, prediction: dspy.Prediction) -> Any:
+        if prediction.said is None:
+            unreadable.add(id(row))
+        return prediction.said
+
+    keeping: Any = {"journal": journal, "key": lambda row: f"{name} {digest([*row.inputs().values()])}"}
     with progress_bar(progress) as bar:
-        task = bar.add_task(what, total=len(rows), completed=len(said), score="")
-
-        def keep(outcome: Outcome) -> None:
-            if outcome.prediction is not None:
-                value = said[id(outcome.example)] = outcome.prediction.said
-                if journal is not None and value is not None:
-                    journal.add(keys[id(outcome.example)], value)
-            bar.update(task, advance=1)
-
-        ask_all(ask, [row for row in rows if id(row) not in said], keep, threads=threads, inputs=fields)
-    return [(row, said[id(row)]) for row in rows if id(row) in said], len(rows) - len(said)
+        task = bar.add_task(what, total=len(rows), score="")
+        found = results(ask, rows, said, threads=threads, tell=lambda _: bar.update(task, advance=1), **keeping)
+    read = [(row, one) for row, one in zip(rows, found, strict=True) if one is not None or id(row) in unreadable]
+    return read, len(rows) - len(read)
 
 
 def _of_list(row: dspy.Example, listed: list[int] | None) -> list[Judged]:

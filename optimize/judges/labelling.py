@@ -176,9 +176,7 @@ class Labelling:
         predictor.lm = self.teacher
         started, spent, made = time.monotonic(), self.spent, Calls()
         with dspy.track_usage() as usage, heard_by(made):
-            said, _ = ask_each(
-                asking(predictor), rows, list(signature.input_fields), self.threads, False, "asking the teacher"
-            )
+            said, _ = ask_each(asking(predictor), rows, self.threads, False, "asking the teacher")
         calls = metered_calls(usage)
         # A reply that could not be read was asked for again; calls in other processes are not seen.
         asked = max(len(rows), made.lm_calls, len(calls))

@@ -5,6 +5,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +28,7 @@ from raisf.optimize.runs import marked
 from raisf.optimize.within import programs_within
 from raisf.programs.baselines.skr import SKR
 from raisf.programs.changing import given_forward
-from raisf.utils.checks import check_least, check_whole
+from raisf.utils.checks import check, check_least
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.predictors import all_predictors, require_lm
@@ -39,6 +40,7 @@ _OPTIONS: dict[str, tuple[Any, str]] = {
     "work": (str | PathLike, "a folder"),
     "judge_rows": (JudgeRows | None, "what raisf.optimize.judges.judge_rows.JudgeRows.read(FOLDER) gives, or None"),
     "training": (Training | None, "raisf.Training(...), or None"),
+    "seed": (Integral, "a whole number"),  # of None, or a list, each call would draw otherwise
 }
 
 
@@ -93,10 +95,8 @@ class Optimizer(Teleprompter):
     def __post_init__(self) -> None:
         check_least(self, threads=1)
         for name, (kind, wanted) in _OPTIONS.items():
-            if hasattr(self, name) and not isinstance(value := getattr(self, name), kind):
-                raise InputError(f"{name} is {value!r:.60}: give {wanted}")
-        if hasattr(self, "seed"):  # of None, or a list, each call would draw otherwise
-            check_whole(self, "seed")
+            if hasattr(self, name):
+                check(name, value := getattr(self, name), isinstance(value, kind), wanted)
 
     def compile(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,

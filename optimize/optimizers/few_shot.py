@@ -129,8 +129,7 @@ class Prompting(Optimizer):
     """What it needs that the extra `optimizers` brings."""
 
     def __post_init__(self) -> None:
-        check_least(self, "one of each verdict", demos=2)
-        check_least(self, **self.least)
+        check_least(self, demos=2, **self.least)
         check_labels_option(self.labels)
         super().__post_init__()
 

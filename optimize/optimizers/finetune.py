@@ -137,8 +137,7 @@ class _Made:
             whole = fitting(lm, [row for _, row in written], writer.adapter, name)
             said = [str(row.get(verdict, "")) for row, _ in written]
             # Of who is no judge it may be a field.
-            given = [weight_of(row) if name in source.gold.judge else None for row, _ in written]
-            own = [1.0 if weight is None else weight for weight in given]
+            own = [weight_of(row) if name in source.gold.judge else 1.0 for row, _ in written]
             read = [*itertools.compress(said, whole)]
             lost = next((value for value in said if value not in read), None)
             if verdict and lost is not None and len(set(read)) < 2:

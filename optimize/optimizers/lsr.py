@@ -26,7 +26,7 @@ from raisf.retrieval.passage import Passage, called_by
 from raisf.retrieval.store.manifest import INDEX
 from raisf.retrieval.training.query_tuning import PUBLISHED, QueryStudent
 from raisf.utils import schedule
-from raisf.utils.checks import check_least
+from raisf.utils.checks import check, check_least, is_number
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_replaceable
 from raisf.utils.journal import Journal
@@ -72,8 +72,8 @@ class Tuning:
     def __post_init__(self) -> None:
         check_least(self, k=2, epochs=1, batch_size=1)
         for name in ("learning_rate", "retrieval_temperature", "lm_temperature"):
-            if not 0 < getattr(self, name) <= 10:
-                raise InputError(f"{name} must be above 0 and at most 10, found {getattr(self, name)}")
+            value = getattr(self, name)
+            check(name, value, is_number(value) and 0 < value <= 10, "a number above 0, 10 at most")
 
 
 @dataclass(kw_only=True, eq=False)

@@ -96,7 +96,7 @@ class OutcomeJudges(Optimizer):
     def __post_init__(self) -> None:
         check_named("by", self.by, get_args(By))
         check_prices(self.call_price, self.search_price)
-        check_least(self, "one of each verdict", rows=2)
+        check_least(self, rows=2)
         check_labels_option(self.labels)
         super().__post_init__()
         known = _options_of(LEARNERS[self.by])

@@ -167,8 +167,7 @@ class _Asked:
             )
         groups = [str(row.get("question", place)) for place, row in enumerate(drawn)]
         gold = [labels.index(row[output]) for row in drawn]
-        own = [weight_of(row) if name in source.gold.judge else None for row in drawn]
-        weights = [1.0 if weight is None else weight for weight in own]
+        weights = [weight_of(row) if name in source.gold.judge else 1.0 for row in drawn]
         return cls(_requests(program, name, lm, drawn), labels, gold, groups, weights)
 
     @property

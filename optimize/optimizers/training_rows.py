@@ -54,7 +54,7 @@ class JudgeTraining(Optimizer):
     trains = True
 
     def __post_init__(self) -> None:
-        check_least(self, "one of each verdict", rows=2)
+        check_least(self, rows=2)
         check_labels_option(self.labels)
         super().__post_init__()
 

@@ -1,48 +1,51 @@
 """Which kinds of files are documents, and who reads them."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from raisf.retrieval.corpus import docx, markdown, pdf, plain, readers, restructured, tables, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
-KINDS: dict[str, Callable[[Path, str, str | None], Iterator[Passage]]] = {
-    ".txt": plain.read_text,
-    ".md": markdown.read_markdown,
-    ".markdown": markdown.read_markdown,
-    ".mdx": markdown.read_mdx,
-    ".qmd": markdown.read_markdown,
-    ".rmd": markdown.read_markdown,
-    ".rst": restructured.read_rst,
-    ".jsonl": readers.read_jsonl_rows,
-    ".csv": tables.read_table,
-    ".tsv": tables.read_table,
-    ".html": web.read_html,
-    ".htm": web.read_html,
-    ".pdf": pdf.read_pdf,
-    ".docx": docx.read_docx,
-    ".json": readers.read_json_rows,
+
+@dataclass(frozen=True)
+class Kind:
+    """How files of a kind are read.
+
+    Attributes:
+        read: Gives a file's passages, from its path, its name and its encoding.
+        library: What parses them, in a process of its own, see `parsing`; None: they are read in this one.
+        packable: Whether they are read where they are packed, as .md.gz.
+    """
+
+    read: Callable[[Path, str, str | None], Iterator[Passage]]
+    library: str | None = None
+    packable: bool = False
+
+
+_MARKDOWN = Kind(markdown.read_markdown, "markdown_it", packable=True)
+
+KINDS = {
+    ".txt": Kind(plain.read_text, packable=True),
+    ".md": _MARKDOWN,
+    ".markdown": _MARKDOWN,
+    ".mdx": Kind(markdown.read_mdx, "markdown_it", packable=True),
+    ".qmd": _MARKDOWN,
+    ".rmd": _MARKDOWN,
+    ".rst": Kind(restructured.read_rst, "docutils", packable=True),
+    ".jsonl": Kind(readers.read_jsonl_rows, packable=True),
+    ".csv": Kind(tables.read_table, packable=True),
+    ".tsv": Kind(tables.read_table, packable=True),
+    ".html": Kind(web.read_html, "lxml"),
+    ".htm": Kind(web.read_html, "lxml"),
+    ".pdf": Kind(pdf.read_pdf, "pypdf"),
+    ".docx": Kind(docx.read_docx, "docx"),
+    ".json": Kind(readers.read_json_rows),
 }
 
 ONLY_ALONE = (".json",)
 """Kinds that are read where they are asked for by name: folders hold such files that are no documents."""
-
-PARSED = {
-    ".md": "markdown_it",
-    ".markdown": "markdown_it",
-    ".mdx": "markdown_it",
-    ".qmd": "markdown_it",
-    ".rmd": "markdown_it",
-    ".rst": "docutils",
-    ".html": "lxml",
-    ".htm": "lxml",
-    ".pdf": "pypdf",
-    ".docx": "docx",
-}
-"""Kinds that a library parses, and the library. It runs in a process of its own, see `parsing`."""
-
-_PACKABLE = (".txt", ".md", ".markdown", ".mdx", ".qmd", ".rmd", ".rst", ".jsonl", ".csv", ".tsv")
 
 
 def kind_of(file: Path) -> str:
@@ -54,4 +57,6 @@ def kind_of(file: Path) -> str:
     if suffix not in PACKED:
         return suffix
     inner = Path(file.stem).suffix.lower()
-    return inner if inner in _PACKABLE else suffix if inner else ".jsonl"
+    if not inner:
+        return ".jsonl"
+    return inner if inner in KINDS and KINDS[inner].packable else suffix

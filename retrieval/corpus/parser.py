@@ -73,7 +73,7 @@ def _read(task: dict[str, Any], results: int) -> dict[str, str | None]:
 
 def _passages(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """Those of a file, which is opened with the first: what a reader raises before that is the file's fault, too."""
-    yield from KINDS[kind_of(file)](file, name, encoding)
+    yield from KINDS[kind_of(file)].read(file, name, encoding)
 
 
 def _limit(what: int, amount: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from raisf.retrieval.corpus.bounds import seconds_for
-from raisf.retrieval.corpus.kinds import KINDS, PARSED, kind_of
+from raisf.retrieval.corpus.kinds import KINDS, kind_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, RaisfError
 
@@ -63,11 +63,11 @@ class ParserProcess:
             InputError: It cannot be read, or not within its bounds; the message says why.
             RaisfError: There is no room for its passages in the temporary folder.
         """
-        kind = kind_of(file)
-        if kind not in PARSED:
-            yield from KINDS[kind](file, name, encoding)
+        kind = KINDS[kind_of(file)]
+        if kind.library is None:
+            yield from kind.read(file, name, encoding)
             return
-        if find_spec(PARSED[kind]) is None:
+        if find_spec(kind.library) is None:
             raise InputError(
                 f"cannot read {name}: that needs the extra `documents` (pip install -e '.[documents]'); or leave it out"
             )

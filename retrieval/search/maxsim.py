@@ -35,15 +35,15 @@ class MaxSim:
         # The first passage of each chunk, and behind the last one.
         self._chunks = [*np.unique(ends // _CHUNK, return_index=True)[1].tolist(), len(ends)]
 
-    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
+    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray) -> list[Hits]:
         """The `k` best passages for each query `(n_tokens, dim)`; among equals the earlier one.
 
         Args:
             queries: Their vectors.
             k: How many passages at most.
-            allowed: Which passages may be found, bool `(n_passages,)`; None: all.
+            allowed: Which passages may be found, bool `(n_passages,)`.
         """
-        numbers = np.arange(len(self._starts)) if allowed is None else np.flatnonzero(allowed)
+        numbers = np.flatnonzero(allowed)
         groups = [queries[i : i + QUERIES] for i in range(0, len(queries), QUERIES)]
         return [best_hits(scores[numbers], numbers, k) for group in groups for scores in self._scores(group)]
 

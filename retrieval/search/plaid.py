@@ -98,15 +98,14 @@ class Plaid:
 
         self._scorer: Any = IndexScorer(os.fspath(folder), use_gpu=False)
         self._make_config = ColBERTConfig
-        self._count = len(self._scorer.doclens)
 
-    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
+    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray) -> list[Hits]:
         """The about `k` best passages for each query; see `MaxSim.search`."""
         import torch
 
         candidates = max(CANDIDATES, 4 * k)
         config = self._make_config(ncells=CELLS, centroid_score_threshold=THRESHOLD, ndocs=candidates)
-        mask = torch.ones(self._count, dtype=torch.bool) if allowed is None else torch.from_numpy(allowed)
+        mask = torch.from_numpy(allowed)
         # Where all passages are ranked by their vectors anyway, the centroids only cost time and passages.
         most = candidates // 4 if mask.all() else max(candidates // 4, FEW)
         few = mask.nonzero().flatten().tolist() if int(mask.sum()) <= most else None

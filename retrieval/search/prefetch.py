@@ -48,10 +48,8 @@ class Prefetch:
         self._end = self._start + vectors.lengths.numpy()
         self._packed = "codes" in self._files[0]
 
-    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray | None = None) -> list[Hits]:
+    def search(self, queries: Sequence["torch.Tensor"], k: int, allowed: np.ndarray) -> list[Hits]:
         """The about `k` best passages for each query; see `MaxSim.search`."""
-        if allowed is None:
-            allowed = np.ones(len(self._end), dtype=bool)
         count = max(CANDIDATES, PER_HIT * k)
         if np.count_nonzero(allowed) <= count:
             numbers = np.flatnonzero(allowed)

@@ -20,8 +20,7 @@ from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
 from raisf.utils.checkpointing import Unfinished, run_to_end
-from raisf.utils.checks import check_least
-from raisf.utils.errors import InputError
+from raisf.utils.checks import check, check_least, is_number
 from raisf.utils.files import atomic_folder, check_replaceable, dump_line, write_json
 from raisf.utils.progress import progress_bar
 from raisf.utils.text import print_of
@@ -69,8 +68,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_least(self, epochs=1, batch_size=2, negatives=0)
-        if not 0 < self.learning_rate < 1:
-            raise InputError(f"the learning rate must be above 0 and below 1, found {self.learning_rate}")
+        rate = self.learning_rate
+        check("the learning rate", rate, is_number(rate) and 0 < rate < 1, "a number above 0 and below 1")
 
 
 def train_checkpoint(

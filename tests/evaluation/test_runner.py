@@ -284,6 +284,12 @@ def test_bad_test_sets_are_refused_before_anything_is_asked(examples: list[dspy.
     assert program.asked == []
 
 
+@pytest.mark.parametrize("threads", ["2", 1.5, True, 0])
+def test_threads_are_a_whole_number_from_1(threads: Any) -> None:
+    with pytest.raises(InputError, match=rf"threads is {threads!r}: give a whole number, 1 or more"):
+        run(Answers(echo), questions(1), threads=threads)
+
+
 def test_the_callers_lm_holds_in_every_worker() -> None:
     seen: set[Any] = set()
 

@@ -329,8 +329,10 @@ def test_likelihoods_are_the_bases_whatever_is_asked_of_it_meanwhile(lm: LocalLM
     ("options", "says"),
     [
         ({"method": "qlora"}, "choose lora, full"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 0}, "epochs is 0: give a whole number, 1 or more"),
+        ({"epochs": True}, "epochs is True: give a whole number"),
         ({"learning_rate": 0.0}, "above 0"),
+        ({"learning_rate": None}, "rate is None: give a number above 0"),
         ({"learning_rate": 5.0}, "below 1"),
     ],
 )

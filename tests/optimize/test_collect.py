@@ -285,7 +285,7 @@ def test_a_row_s_weight_is_a_number_that_can_be_counted_with(program, world, tmp
         path.write_text("\n".join([json.dumps({**json.loads(first), "weight": weight}), *others]) + "\n")
         return weight_of(JudgeRows.read(tmp_path / "judges").of["know"][0])
 
-    assert [weighed(weight) for weight in (0, 0.5, 3)] == [0, 0.5, 3] and weighed(None) is None
+    assert [weighed(weight) for weight in (0, 0.5, 3)] == [0, 0.5, 3] and weighed(None) == 1
     for weight in (-1, float("nan"), float("inf"), "2", True, [1]):
         with pytest.raises(InputError, match=r"know.jsonl: the row of '.* has the weight .*: give 0 to 1,000,000"):
             weighed(weight)

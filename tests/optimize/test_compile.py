@@ -222,8 +222,8 @@ WRONG = {
     "no trainset": ({"trainset": []}, "training set is empty"),
     "no valset": ({"valset": [], "strategy": "random"}, "validation set is missing"),
     "valset None": ({"valset": None, "strategy": "random"}, "validation set is missing"),
-    "too few demos": ({"demos": 1}, "at least 2"),
-    "no candidates": ({"strategy": "random", "candidates": 0}, "at least 1"),
+    "too few demos": ({"demos": 1}, "demos is 1: give a whole number, 2 or more"),
+    "no candidates": ({"strategy": "random", "candidates": 0}, "candidates is 0: give a whole number, 1 or more"),
     "no answers": ({"trainset": [dspy.Example(question="Q?")]}, "no gold answer"),
     "no question": ({"trainset": [dspy.Example(q="Q?").with_inputs("q")]}, "'with q' has no gold answer"),
 }
@@ -297,7 +297,7 @@ UNUSED = {
     "no such part": ({"how": "both", "prompts": "x"}, "unknown strategy 'x': choose labeled"),
     "no such steps": ({"how": "both", "strategy": "p -> x"}, "unknown strategy 'p -> x': give steps p"),
     "labels": ({"labels": "x"}, "unknown labels 'x': choose model, gold"),
-    "threads": ({"threads": 0}, "threads must be at least 1, found 0"),
+    "threads": ({"threads": 0}, "threads is 0: give a whole number, 1 or more"),
     "no LM": ({"strategy": "gepa", "reflection_lm": 5}, "reflection_lm is 5: give an LM, or a spec"),
 }
 

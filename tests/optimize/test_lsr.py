@@ -271,5 +271,5 @@ def test_what_cannot_be_tuned_is_told(index: Dense, tmp_path: Path) -> None:
         (tmp_path / "m").mkdir()
         (tmp_path / "m" / "thesis.txt").write_text("mine")
         assert "holds other things" in error_of(program)
-    with pytest.raises(InputError, match="k must be at least 2"):
+    with pytest.raises(InputError, match="k is 1: give a whole number, 2 or more"):
         Tuning(k=1)

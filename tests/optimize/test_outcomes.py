@@ -331,7 +331,7 @@ def test_what_cannot_be_tried_is_told_before_the_lm_is_asked(gullible: RAISF, wo
         (by_drafts, {}, "no judge is left"),
         (gullible, {"call_price": -1}, "call_price is -1: give 0 or more"),
         (gullible, {"by": "magic"}, "unknown by 'magic': choose weights, probe, prompts"),
-        (gullible, {"rows": 1}, "rows must be at least 2"),
+        (gullible, {"rows": 1}, "rows is 1: give a whole number, 2 or more"),
         (gullible, {"by": "weights"}, "scripted/lm is elsewhere: give a base"),
     ):
         with pytest.raises(InputError, match=message):

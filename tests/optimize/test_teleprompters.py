@@ -80,19 +80,19 @@ def test_each_is_a_teleprompter_with_inspectable_options_and_dspys_compile(name:
 
 def test_an_option_that_makes_no_sense_is_refused_where_it_is_given() -> None:
     for make, message in (
-        (lambda: raisf.LabeledJudges(demos=1), "demos must be at least 2"),
-        (lambda: raisf.LabeledJudges(threads="4"), "threads must be a whole number, found '4'"),  # type: ignore[arg-type]
-        (lambda: raisf.MIPRO(demos=2.5), "demos must be a whole number, found 2.5"),  # type: ignore[arg-type]
+        (lambda: raisf.LabeledJudges(demos=1), "demos is 1: give a whole number, 2 or more"),
+        (lambda: raisf.LabeledJudges(threads="4"), "threads is '4': give a whole number, 1 or more"),  # type: ignore[arg-type]
+        (lambda: raisf.MIPRO(demos=2.5), r"demos is 2\.5: give a whole number"),  # type: ignore[arg-type]
         (lambda: raisf.GEPA(work=None), "work is None: give a folder"),  # type: ignore[arg-type]
         (lambda: raisf.MIPRO(judge_rows="rows"), "judge_rows is 'rows': give what"),  # type: ignore[arg-type]
         (lambda: raisf.FinetuneJudges(training={}), r"training is {}: give raisf.Training"),  # type: ignore[arg-type]
-        (lambda: raisf.RandomSearch(seed=None), "seed must be a whole number, found None"),  # type: ignore[arg-type]
-        (lambda: raisf.RandomSearch(candidates=0), "candidates must be at least 1"),
-        (lambda: raisf.GEPA(trials=0), "trials must be at least 1"),
-        (lambda: raisf.FinetuneJudges(rows=1), "rows must be at least 2"),
-        (lambda: raisf.ProbeJudges(rows=1), "rows must be at least 2"),
-        (lambda: raisf.ProbeJudges(rows="all"), "rows must be a whole number"),  # type: ignore[arg-type]
-        (lambda: raisf.Calibrate(threads=0.5), "threads must be a whole number"),  # type: ignore[arg-type]
+        (lambda: raisf.RandomSearch(seed=None), "seed is None: give a whole number"),  # type: ignore[arg-type]
+        (lambda: raisf.RandomSearch(candidates=0), "candidates is 0: give a whole number, 1 or more"),
+        (lambda: raisf.GEPA(trials=0), "trials is 0: give a whole number, 1 or more"),
+        (lambda: raisf.FinetuneJudges(rows=1), "rows is 1: give a whole number, 2 or more"),
+        (lambda: raisf.ProbeJudges(rows=1), "rows is 1: give a whole number, 2 or more"),
+        (lambda: raisf.ProbeJudges(rows="all"), "rows is 'all': give a whole number"),  # type: ignore[arg-type]
+        (lambda: raisf.Calibrate(threads=0.5), r"threads is 0\.5: give a whole number"),  # type: ignore[arg-type]
         (lambda: raisf.Calibrate(call_price=None), "call_price is None: give 0 or more"),  # type: ignore[arg-type]
         (lambda: raisf.OutcomeJudges(by="prompts", base="pocket"), "base is of no use by prompts"),
         (lambda: raisf.OutcomeJudges(search_price=-0.1), "search_price is -0.1: give 0 or more"),

@@ -104,7 +104,7 @@ def test_what_cannot_be_trained_is_told(halving: Halving, llama: Path, tmp_path:
         tune(halving, tmp_path, base=base, predictors="judges")
     with pytest.raises(InputError, match="in the validation split too"):
         tune(halving, tmp_path, base=base, valset=numbers(5))
-    with pytest.raises(InputError, match="rows must be at least 2"):
+    with pytest.raises(InputError, match="rows is 1: give a whole number, 2 or more"):
         tune(halving, tmp_path, base=base, rows=1)
     asked = len(halving.judge.lm.calls)
     with pytest.raises(InputError, match="the rank must be at most 32, the width of"):

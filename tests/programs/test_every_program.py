@@ -15,7 +15,8 @@ from raisf.lm.connect import connect
 from raisf.optimize.optimizers.fit_skr import FitSKR
 from raisf.programs.ra_isf import MAX_SAMPLES, RAISF
 from raisf.programs.registry import PROGRAMS, about, build, defaults, options, searches
-from raisf.programs.trace import Trace, render
+from raisf.programs.rendering import render
+from raisf.programs.trace import Trace
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError

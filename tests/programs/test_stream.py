@@ -25,7 +25,8 @@ from raisf.programs.events import (
 from raisf.programs.live import live_module, stream
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.registry import PROGRAMS, build, searches
-from raisf.programs.trace import Node, Trace, render
+from raisf.programs.rendering import render
+from raisf.programs.trace import Node, Trace
 from raisf.utils.errors import InputError, LMError
 from tests.scripted import ScriptedLM
 

@@ -11,7 +11,8 @@ import raisf
 from raisf.evaluation.identity import describe
 from raisf.programs.events import DoneEvent, GrowingTrace, StepEvent, SufficiencyEvent
 from raisf.programs.ra_isf import RAISF
-from raisf.programs.trace import Step, render
+from raisf.programs.rendering import render
+from raisf.programs.trace import Step
 from raisf.utils.errors import InputError
 from tests.scripted import ScriptedLM
 

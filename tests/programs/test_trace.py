@@ -5,7 +5,8 @@ import io
 from rich.console import Console
 
 from raisf.programs.ra_isf import RAISF
-from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace, render
+from raisf.programs.rendering import render
+from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace
 
 
 def shown(trace, width=100):

@@ -122,7 +122,7 @@ def test_a_parser_that_hangs_fills_the_memory_or_crashes_is_replaced(docs: Path,
         "\nmain()",
         "\nfrom raisf.retrieval.corpus import kinds, plain\n"
         f"def read(file, name, encoding):\n{lines}    return plain.read_text(file, name, encoding)\n"
-        "kinds.KINDS['.pdf'] = read\nmain()",
+        "kinds.KINDS['.pdf'] = kinds.Kind(read, 'pypdf')\nmain()",
     )
     monkeypatch.setattr(parsing, "_START", patched)
     monkeypatch.setattr("raisf.retrieval.corpus.bounds.SECONDS", 4)

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.text import Text
 
 from raisf import cli
-from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace, render
+from raisf.programs.rendering import render
+from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Step, Trace
 from raisf.reports.sections import Section
 from raisf.utils.display import DataTable, as_text, console
 from raisf.utils.files import write_jsonl

@@ -60,7 +60,7 @@ def test_what_is_wrong_is_one_clear_line(corpus: Path, tmp_path: Path, capsys: p
         ],
         "2 of the 2 training questions are in the": ["--questions", train, "--corpus", corpus, "--test", train],
         "0 queries with a known passage are too few": ["--corpus", corpus, "--known-items", "0"],
-        "learning rate must be above 0": ["--corpus", corpus, "--learning-rate", "0"],
+        "learning rate is 0.0: give a number above 0 and below 1": ["--corpus", corpus, "--learning-rate", "0"],
         "no index at": ["--index", tmp_path / "nowhere"],
     }
     for message, words in mistakes.items():

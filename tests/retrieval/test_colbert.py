@@ -104,7 +104,7 @@ def test_exact_search_is_the_definition(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maxsim, "_CHUNK", chunk)
         patch.setattr(maxsim, "QUERIES", 2)
-        found = MaxSim(Vectors(folder)).search(asked, k)
+        found = MaxSim(Vectors(folder)).search(asked, k, np.ones(len(rows), dtype=bool))
     for query, hits in zip(asked, found, strict=True):
         scores = np.array([float((query @ row.float().T).max(dim=1).values.sum()) for row in rows])
         assert len(hits) == min(k, len(rows))
@@ -121,7 +121,7 @@ def test_many_queries_of_a_large_corpus_take_the_memory_of_their_scores(
     engine, asked = MaxSim(Vectors(tmp_path)), [torch.randn(tokens, 8) for _ in range(maxsim.QUERIES)]
     tracemalloc.start()
     try:
-        engine.search(asked, 10)
+        engine.search(asked, 10, np.ones(count, dtype=bool))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

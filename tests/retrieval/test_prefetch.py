@@ -120,7 +120,8 @@ def test_it_finds_nearly_all_that_exact_search_finds(tmp_path: Path, monkeypatch
     vectors = Vectors(tmp_path / "i" / "segments" / "1" / "vectors")
     asked = find_checkpoint("minilm").encoder().encode_queries([f"Where is {p.title} from?" for p in passages[::20]])
     monkeypatch.setattr(prefetch, "CANDIDATES", 100)
-    pairs = zip(Prefetch(vectors).search(asked, 10), MaxSim(vectors).search(asked, 10), strict=True)
+    every = np.ones(len(passages), dtype=bool)
+    pairs = zip(Prefetch(vectors).search(asked, 10, every), MaxSim(vectors).search(asked, 10, every), strict=True)
     shared = [len({n for n, _ in ours} & {n for n, _ in exact}) / 10 for ours, exact in pairs]
     assert np.mean(shared) > 0.95
 

@@ -33,7 +33,8 @@ def ask_command(question: str, live: bool, choice: ProgramChoice, lm: LMChoice) 
 
     from raisf.evaluation.examples import answer_of
     from raisf.evaluation.readability import REMEDY
-    from raisf.programs.trace import Trace, render
+    from raisf.programs.rendering import render
+    from raisf.programs.trace import Trace
     from raisf.utils.display import as_text
 
     question = (sys.stdin.read() if question == "-" else question).strip()

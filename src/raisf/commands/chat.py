@@ -28,7 +28,8 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
 
     from raisf.commands.live import ask_live
     from raisf.programs.conversation import Conversation, Turn
-    from raisf.programs.trace import Trace, render
+    from raisf.programs.rendering import render
+    from raisf.programs.trace import Trace
     from raisf.utils.display import as_text, console
     from raisf.utils.errors import RaisfError
     from raisf.utils.text import visible

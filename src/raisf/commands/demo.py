@@ -50,7 +50,7 @@ def demo_command(real: bool, out: Path | None, questions: int | None, engine: An
 
     from raisf.experiments.demo import run_demo
     from raisf.experiments.demo_real import QUESTIONS, run_real_demo
-    from raisf.programs.trace import render
+    from raisf.programs.rendering import render
     from raisf.utils.display import as_text
 
     out = out or Path("demo-output/real" if real else "demo-output")

@@ -13,7 +13,7 @@ from raisf.programs.calls import Run
 from raisf.programs.events import DoneEvent, Event, GrowingTrace
 from raisf.programs.live import live_module, stream
 from raisf.programs.program import Program
-from raisf.programs.trace import render
+from raisf.programs.rendering import render
 from raisf.utils.display import console
 
 REFRESH = 10

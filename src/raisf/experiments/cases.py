@@ -40,7 +40,8 @@ def cases(_: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
 
 def tree_text(record: dict) -> str:
     """A record's tree as plain text."""
-    from raisf.programs.trace import Trace, render
+    from raisf.programs.rendering import render
+    from raisf.programs.trace import Trace
     from raisf.utils.display import as_plain
 
     if not record["trace"]:

@@ -12,7 +12,7 @@ from raisf.experiments.comparing import compare
 from raisf.experiments.demo import SHOWN, DemoResult, drop_stale, make_index, result_of, step
 from raisf.experiments.learning import lend
 from raisf.experiments.opening import open_program
-from raisf.experiments.real_rows import SMOLLM2, artifact_folder
+from raisf.experiments.real_rows import BUDGET, MOST_TOKENS, SMOLLM2, artifact_folder
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl, sha256_file, write_jsonl
 
@@ -32,10 +32,8 @@ ANSWERABLE = 3
 # Questions to learn from and to select on: candidates of prompts answer all of the latter, weights are only measured.
 SPLITS = {"prompts": (164, 12), "weights": (164, 60)}
 TRAINING = {"rows": 120, "layers": 15, "epochs": 3, "batch_size": 4}
-# Of RA-ISF, and the passages of rag.
+# The passages of rag and RA-ISF.
 K = 3
-BUDGET: dict[str, Any] = {"max_depth": 2, "max_calls": 60}
-MOST_TOKENS = 96
 
 
 def almanac() -> Path:

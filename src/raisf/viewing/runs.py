@@ -70,8 +70,7 @@ def find_runs(paths: Sequence[Path]) -> Sources:
     for path in paths:
         place = path.parent if path.name in (RESULTS, PAGE) else path
         for run in _runs_at(place):
-            known = runs.get(run.path.resolve())
-            runs[run.path.resolve()] = run if known is None else known
+            runs.setdefault(run.path.resolve(), run)
         if found := _facts(place):
             reports.append(found)
             indexes += _indexes(place, found)
