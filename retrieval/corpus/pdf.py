@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from raisf.retrieval.corpus.logged import logged
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import without_leaders
 from raisf.retrieval.corpus.titles import title_of
@@ -28,13 +29,27 @@ _LINKS = ("of", "to", "by", "on")
 """Short words that link others, `made-to-measure`; of `self-as-sessment` the first two are none."""
 _ADDRESS = re.compile(r"(?:(?:://|www\.|@)\S*|(?:^|\s)(?:[.~]*/\S*|--?))$")
 """Before a hyphen that is a part of what it stands in: an address, a path, an option."""
+_TORN = re.compile("while decompressing")
+"""What pypdf logs where it goes on without the end of what is packed, or all of it."""
+_NO_PAGE = re.compile(rf"{_TORN.pattern}|not defined")
+"""The same where a page may be missing that others follow."""
+_NO_TEXT = re.compile(rf"{_NO_PAGE.pattern}|Impossible to decode|^\w*Error\(")
+"""The same where a page has no text that should have some: with text, it may be of what is not shown."""
 
 
 def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a pdf file, none across two pages, each with its `page`, counted from 1.
 
     Pages that hold pictures alone are logged.
+
+    Raises:
+        InputError: It cannot be read, or one of its pages cannot.
     """
+    with logged("pypdf") as faults:
+        yield from _passages(file, name, faults)
+
+
+def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
     import pypdf
 
     pictures = list[int]()
@@ -51,7 +66,7 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
         title = title_of(file, reader.metadata and reader.metadata.title)
-        texts = map(without_leaders, _unbroken(page.extract_text() for page in reader.pages))
+        texts = map(without_leaders, _unbroken(_texts(reader, name, faults)))
         pages = enumerate(zip(reader.pages, texts, strict=True), start=1)
         yield from passages_of(name, (section(title, number, *page) for number, page in pages))
         if 0 < len(pictures) < len(reader.pages):
@@ -66,6 +81,32 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
         raise InputError(
             f"{name}: not a pdf file that can be read ({in_short(error)}); save it anew, or leave it out"
         ) from error
+
+
+def _texts(reader: Any, name: str, faults: list[str]) -> Iterator[str]:
+    """The texts of the pages.
+
+    Args:
+        reader: Of the file.
+        name: The document's.
+        faults: What pypdf logs of what it cannot read; it goes on without that.
+
+    Raises:
+        InputError: A page cannot be read, or not to its end.
+    """
+
+    def check(fault: re.Pattern[str], what: str) -> None:
+        if told := next(filter(fault.search, faults), None):
+            raise InputError(f"{name}: {what} cannot be read ({told[:200]}); save it anew, or leave it out")
+
+    pages = list(reader.pages)
+    check(_NO_PAGE, "one of its pages")
+    before = list(filter(_NO_TEXT.search, faults))
+    for number, page in enumerate(pages, start=1):
+        faults[:] = before
+        text = page.extract_text()
+        check(_TORN if text.strip() else _NO_TEXT, f"page {number}")
+        yield text
 
 
 def _unbroken(pages: Iterable[str]) -> list[str]:

@@ -1,11 +1,12 @@
 """pdf files are read page by page; what cannot be read is named, never garbled."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from raisf.retrieval.corpus.pdf import _unbroken
-from raisf.retrieval.corpus.reading import read_documents
+from raisf.retrieval.corpus.reading import log_skipped, read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
 from tests.retrieval.conftest import reading_error_of
@@ -88,6 +89,36 @@ def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
     assert "locked.pdf is locked with a password" in reading_error_of(tmp_path / "locked.pdf")
     with pytest.raises(InputError, match=r"scan\.pdf: has no text, only pictures perhaps"):
         build_index(make_pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "i", "bm25")
+
+
+def test_a_pdf_of_which_a_page_cannot_be_read_is_named_and_its_older_version_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """pypdf goes on without such a page: its passages would be gone, or the next page cited by its number."""
+    (tmp_path / "docs").mkdir()
+    file = make_pdf(tmp_path / "docs" / "a.pdf", "One.", "", "Three.")
+    whole = file.read_bytes()
+    packed = pypdf.PdfWriter(clone_from=file)
+    packed.pages[0].compress_content_streams()
+    packed.write(tmp_path / "packed.pdf")
+    torn = re.sub(
+        rb"(/FlateDecode.*?\nstream\n)x", rb"\1y", (tmp_path / "packed.pdf").read_bytes(), count=1, flags=re.DOTALL
+    )
+    harmed = {
+        "page 1 cannot be read (Error -3 while decompressing": torn,
+        "page 1 cannot be read (Object 77 0 not defined": whole.replace(b"/Contents 5 0 R", b"/Contents 77 0 R"),
+        "page 1 cannot be read (PdfReadError(": whole.replace(b"/Contents 5 0 R", b"/Contents ) 0 R"),
+        "one of its pages cannot be read (Object 77 0 not defined": whole.replace(b"[4 0 R", b"[77 0 R"),
+    }
+    build_index(tmp_path / "docs", tmp_path / "i", "bm25", skip=log_skipped)
+    for told, content in harmed.items():
+        file.write_bytes(content)
+        index = build_index(tmp_path / "docs", tmp_path / "i", "bm25", skip=log_skipped)
+        assert [p.text for p in index.passages] == ["One.", "Three."]
+        assert f"a.pdf was skipped: {told}" in caplog.text
+    # What a page does not need may be missing.
+    file.write_bytes(whole.replace(b"/Contents 5 0 R", b"/Metadata 77 0 R /Contents 5 0 R"))
+    assert [p.text for p in read_documents(file)] == ["One.", "Three."]
 
 
 def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
