@@ -12,17 +12,21 @@ from raisf.retrieval.corpus.splitting import without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, in_short
-from raisf.utils.text import clean
+from raisf.utils.text import SOFT_HYPHEN, clean
 
 logger = logging.getLogger(__name__)
 
 _LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
+_AS_TYPED = {ord(SOFT_HYPHEN): "-", 0x2010: "-", **_LIGATURES}
 _NEAR, _SHORT = 200, 2
 """Characters before a break that tell what it breaks, and of a part of a word that is mostly none of its own."""
 _TITLE_LINES = 3
 """Lines that a title takes on a page at most."""
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-_BROKEN = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})-\n(?=({_WORD.pattern}))")
+_BROKEN = re.compile(
+    rf"(?:(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})|(?<=\d))-[ \t]*\n[ \t]*(?!\d+\s*\Z)(?=({_WORD.pattern}|\d))"
+)
+"""A hyphen at a line's end, behind a word or a digit and before one, but for the number of the page below it."""
 _SUSPENDED = frozenset("and or und oder bis bzw sowie och eller".split())
 """What follows the hyphen of a first part, `short- and long-term`, `Ein- und Ausgang`: it breaks no word."""
 _LINKS = ("of", "to", "by", "on")
@@ -113,19 +117,20 @@ def _unbroken(pages: Iterable[str]) -> list[str]:
     """The pages with words that a line end breaks with a hyphen put together, and letters that are set as one, apart.
 
     A word that the pages have elsewhere with the hyphen, and never without, keeps it: `cost-effective`. So do
-    `state-of-the-` before `art`, addresses, and `short-` before `and long-term`. On a page a soft hyphen is seen as any
-    other. Encoders know no word with a letter such as `\ufb01`.
+    `state-of-the-` before `art`, addresses, `short-` before `and long-term`, and what has a capital or a digit
+    beside it: `Coca-Cola`, `COVID-19`. On a page a soft hyphen is seen as any other. Encoders know
+    no word with a letter such as `\ufb01`.
     """
-    texts = [page.replace("\u00ad", "-").translate(_LIGATURES) for page in pages]
+    texts = [page.translate(_AS_TYPED) for page in pages]
     words = {word.lower() for text in texts for word in _WORD.findall(text)}
 
     def whole(broken: re.Match[str]) -> str:
-        first, rest = broken.groups()
-        if not rest[0].islower():
-            return broken[0]
-        known = f"{first}{rest}".lower() in words
+        first, rest = broken.groups("")
+        known = first and f"{first}{rest}".lower() in words
         if rest in _SUSPENDED and not known:
             return f"{first}- "
+        if not (first and rest[0].islower()):
+            return f"{first}-"
         before = broken.string[max(0, broken.start() - _NEAR) : broken.start()]
         last = first.rpartition("-")[2].lower()
         chain = "-" in first and last in words and (len(last) > _SHORT or last in _LINKS)
