@@ -12,12 +12,23 @@ from raisf.retrieval.corpus.splitting import without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, in_short
-from raisf.utils.text import SOFT_HYPHEN, clean
+from raisf.utils.text import SOFT_HYPHEN, clean, composed
 
 logger = logging.getLogger(__name__)
 
 _LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))}
+_COMBINING = "\u0300\u0301\u0302\u0303\u0304\u0307\u030a\u0306\u0308\u030b\u030c\u0327"
+_DOTLESS = str.maketrans("\u0131\u0237", "ij")
+_LATIN = "\u017f"
+"""The last of the letters that languages written in Latin ones have with such accents."""
 _AS_TYPED = {ord(SOFT_HYPHEN): "-", 0x2010: "-", **_LIGATURES}
+_OF_TEX = re.compile("TeX|dvips|dvipdf")
+_ACCENTS = dict(zip("`\u00b4\u02c6\u02dc\u00af\u02d9\u02da\u02d8\u00a8\u02dd\u02c7\u00b8", _COMBINING, strict=True))
+_ACCENTED = re.compile(
+    rf"(?<!\d)([{''.join(_ACCENTS)}])(?: |(?<=[\u02d8\u00a8\u02dd\u02c7\u00b8])|(?<![^\s(].)(?=[A-Z]))([^\W\d_])"
+)
+"""An accent and the letter that TeX sets it over. In code and addresses some stand right before small letters, too."""
+_QUOTING = re.compile("`(?! ?[aeiou])", re.IGNORECASE)
 _NEAR, _SHORT = 200, 2
 """Characters before a break that tell what it breaks, and of a part of a word that is mostly none of its own."""
 _TITLE_LINES = 3
@@ -70,7 +81,8 @@ def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
         title = title_of(file, reader.metadata and reader.metadata.title)
-        texts = map(without_leaders, _unbroken(_texts(reader, name, faults)))
+        made_by = f"{reader.metadata.producer} {reader.metadata.creator}" if reader.metadata else ""
+        texts = map(without_leaders, _unbroken(_accented(list(_texts(reader, name, faults)), made_by)))
         pages = enumerate(zip(reader.pages, texts, strict=True), start=1)
         yield from passages_of(name, (section(title, number, *page) for number, page in pages))
         if 0 < len(pictures) < len(reader.pages):
@@ -111,6 +123,22 @@ def _texts(reader: Any, name: str, faults: list[str]) -> Iterator[str]:
         text = page.extract_text()
         check(_TORN if text.strip() else _NO_TEXT, f"page {number}")
         yield text
+
+
+def _accented(pages: list[str], made_by: str) -> list[str]:
+    """The pages with each letter and its accent as one, `Schr\u00a8 odinger` as `Schr\u00f6dinger`, where TeX set them.
+
+    Where others did, such signs are mostly quotation marks.
+    """
+    if not _OF_TEX.search(made_by):
+        return pages
+    quoted = any(map(_QUOTING.search, pages))
+
+    def letter(found: re.Match[str]) -> str:
+        one = composed(found[2].translate(_DOTLESS) + _ACCENTS[found[1]])
+        return found[0] if len(one) > 1 or one > _LATIN or (quoted and found[1] == "`") else one
+
+    return [_ACCENTED.sub(letter, page) for page in pages]
 
 
 def _unbroken(pages: Iterable[str]) -> list[str]:

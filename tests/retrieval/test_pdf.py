@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raisf.retrieval.corpus.pdf import _unbroken
+from raisf.retrieval.corpus.pdf import _accented, _unbroken
 from raisf.retrieval.corpus.reading import log_skipped, read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
@@ -133,6 +133,31 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
 
 def test_letters_that_are_set_as_one_are_letters_on_a_page():
     assert _unbroken(["The \ufb01rst su\ufb03x of-\n\ufb01ce"]) == ["The first suffix office"]
+
+
+@pytest.mark.parametrize(
+    ("set_by_tex", "read"),
+    [
+        (
+            "Schr\u00a8 odinger, Poincar\u00b4 e, Erd\u02dd os, na\u00a8 \u0131ve",
+            "Schr\u00f6dinger, Poincar\u00e9, Erd\u0151s, na\u00efve",
+        ),
+        ("Schr\u00a8odinger, \u00b4Elan, Universit` a", "Schr\u00f6dinger, \u00c9lan, Universit\u00e0"),
+        ("it\u00b4s a.example/\u02dcanna x\u02c6a at 45\u02da angles", None),
+        ("`name` and Universit` a", None),
+        ("C\u00b8 elik", None),
+    ],
+)
+def test_a_letter_and_the_accent_that_tex_sets_over_it_are_one(set_by_tex: str, read: str | None):
+    assert _accented([set_by_tex], "pdfTeX-1.40.24 TeX") == [read or set_by_tex]
+    assert _accented([set_by_tex], "LibreOffice 7.4 Writer") == [set_by_tex]
+
+
+def test_names_in_a_pdf_of_tex_are_found(tmp_path: Path):
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", r"Schr\310 odinger met Erwin."))
+    pages.add_metadata({"/Creator": "TeX", "/Producer": "pdfTeX-1.40.24"})
+    pages.write(tmp_path / "a.pdf")
+    assert [p.text for p in read_documents(tmp_path)] == ["Schr\u00f6dinger met Erwin."]
 
 
 def test_a_compound_keeps_its_hyphen_at_a_lines_end(tmp_path: Path):
