@@ -70,10 +70,10 @@ def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
     pictures = list[int]()
 
     def section(title: str, number: int, page: Any, text: str) -> Section:
-        if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
-            text = below
         if not text.strip() and _has_pictures(page):
             pictures.append(number)
+        if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
+            text = below
         return Section(title, "", {"page": number}, text)
 
     try:

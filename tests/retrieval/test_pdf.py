@@ -77,6 +77,10 @@ def test_pages_of_pictures_alone_are_told(tmp_path: Path, caplog: pytest.LogCapt
     caplog.clear()
     build_index(tmp_path / "plain.pdf", tmp_path / "i", "bm25")
     assert "pictures" not in caplog.text
+    pages.add_metadata({"/Title": "One."})
+    pages.write(tmp_path / "half.pdf")  # its first page is a cover now: the title and a picture
+    assert [p.text for p in build_index(tmp_path / "half.pdf", tmp_path / "j", "bm25").passages] == ["Three."]
+    assert told in caplog.text
 
 
 def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
