@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.logged import logged
+from raisf.retrieval.corpus.pdf_page import text_of
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.splitting import without_leaders
 from raisf.retrieval.corpus.titles import title_of
@@ -55,7 +56,7 @@ _NO_TEXT = re.compile(rf"{_NO_PAGE.pattern}|Impossible to decode|^\w*Error\(")
 def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of a pdf file, none across two pages, each with its `page`, counted from 1.
 
-    Pages that hold pictures alone are logged.
+    Pages that hold pictures alone are logged, and those with letters that nobody can tell.
 
     Raises:
         InputError: It cannot be read, or one of its pages cannot.
@@ -67,11 +68,9 @@ def read_pdf(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
 def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
     import pypdf
 
-    pictures = list[int]()
+    unread = list[int]()
 
-    def section(title: str, number: int, page: Any, text: str) -> Section:
-        if not text.strip() and _has_pictures(page):
-            pictures.append(number)
+    def section(title: str, number: int, text: str) -> Section:
         if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
             text = below
         return Section(title, "", {"page": number}, text)
@@ -82,14 +81,14 @@ def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
         title = title_of(file, reader.metadata and reader.metadata.title)
         made_by = f"{reader.metadata.producer} {reader.metadata.creator}" if reader.metadata else ""
-        texts = map(without_leaders, _unbroken(_accented(list(_texts(reader, name, faults)), made_by)))
-        pages = enumerate(zip(reader.pages, texts, strict=True), start=1)
-        yield from passages_of(name, (section(title, number, *page) for number, page in pages))
-        if 0 < len(pictures) < len(reader.pages):
+        texts = _unbroken(_accented(list(_texts(reader, name, faults, unread)), made_by))
+        pages = enumerate(map(without_leaders, texts), start=1)
+        yield from passages_of(name, (section(title, *page) for page in pages))
+        if 0 < len(unread) < len(reader.pages):
             logger.warning(
-                "%s: %d of its %d pages have no text, only pictures, and are not in the index, the first of them page "
-                "%d; run text recognition over it",
-                *(name, len(pictures), len(reader.pages), pictures[0]),
+                "%s: %d of its %d pages have no text, only pictures or letters that their fonts do not tell, and are "
+                "not in the index, the first of them page %d; run text recognition over it",
+                *(name, len(unread), len(reader.pages), unread[0]),
             )
     except (InputError, MemoryError):
         raise
@@ -99,13 +98,14 @@ def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
         ) from error
 
 
-def _texts(reader: Any, name: str, faults: list[str]) -> Iterator[str]:
+def _texts(reader: Any, name: str, faults: list[str], unread: list[int]) -> Iterator[str]:
     """The texts of the pages.
 
     Args:
         reader: Of the file.
         name: The document's.
         faults: What pypdf logs of what it cannot read; it goes on without that.
+        unread: Takes the numbers of the pages that hold something, and no text that can be read.
 
     Raises:
         InputError: A page cannot be read, or not to its end.
@@ -120,9 +120,11 @@ def _texts(reader: Any, name: str, faults: list[str]) -> Iterator[str]:
     before = list(filter(_NO_TEXT.search, faults))
     for number, page in enumerate(pages, start=1):
         faults[:] = before
-        text = page.extract_text()
-        check(_TORN if text.strip() else _NO_TEXT, f"page {number}")
-        yield text
+        text = text_of(page)
+        check(_TORN if text and text.strip() else _NO_TEXT, f"page {number}")
+        if text is None or (not text.strip() and _has_pictures(page)):
+            unread.append(number)
+        yield text or ""
 
 
 def _accented(pages: list[str], made_by: str) -> list[str]:

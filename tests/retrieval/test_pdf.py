@@ -72,7 +72,8 @@ def test_pages_of_pictures_alone_are_told(tmp_path: Path, caplog: pytest.LogCapt
         pages.pages[number]["/Resources"][pypdf.generic.NameObject("/XObject")] = named
     pages.write(tmp_path / "half.pdf")
     assert [p.text for p in build_index(tmp_path / "half.pdf", tmp_path / "i", "bm25").passages] == ["One.", "Three."]
-    told = "half.pdf: 2 of its 5 pages have no text, only pictures, and are not in the index, the first of them page 2"
+    told = "are not in the index, the first of them page 2"
+    assert "half.pdf: 2 of its 5 pages have no text, only pictures" in caplog.text
     assert told in caplog.text
     caplog.clear()
     build_index(tmp_path / "plain.pdf", tmp_path / "i", "bm25")
@@ -162,6 +163,39 @@ def test_names_in_a_pdf_of_tex_are_found(tmp_path: Path):
     pages.add_metadata({"/Creator": "TeX", "/Producer": "pdfTeX-1.40.24"})
     pages.write(tmp_path / "a.pdf")
     assert [p.text for p in read_documents(tmp_path)] == ["Schr\u00f6dinger met Erwin."]
+
+
+def test_pages_whose_fonts_do_not_tell_their_letters_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """`'DQXEH` for `Danube` would be found by nobody."""
+    name, make = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
+    coded = make({name("/Type"): name("/Font"), name("/Subtype"): name("/Type0"), name("/BaseFont"): name("/A")})
+    coded[name("/Encoding")] = name("/Identity-H")
+    coded[name("/DescendantFonts")] = pypdf.generic.ArrayObject([make({name("/Subtype"): name("/CIDFontType2")})])
+    shapes, unicode = (
+        "".join(f"\\000\\{ord(letter) - shift:03o}" for letter in "The Danube flows on.") for shift in (29, 0)
+    )
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", shapes, unicode, "Three."))
+    for number in (0, 1):
+        pages.pages[number]["/Resources"]["/Font"][name("/F1")] = coded
+    pages.write(tmp_path / "a.pdf")
+    assert [p.citation for p in build_index(tmp_path / "a.pdf", tmp_path / "i", "bm25").passages] == [
+        "a.pdf, page 2",
+        "a.pdf, page 3",
+    ]
+    assert "1 of its 3 pages have no text, only pictures or letters that their fonts do not tell" in caplog.text
+    assert "the first of them page 1;" in caplog.text
+
+
+def test_a_raised_number_is_told_from_the_one_before_it(tmp_path: Path):
+    def raised(number: str, size: int, rise: int) -> str:
+        return f") Tj /F1 {size} Tf 3 {rise} Td ({number}) Tj /F1 12 Tf 3 -{rise} Td ("
+
+    words = ["The lake has 10", raised("6", 8, 4), " litres", raised("2", 8, 4), " since 1892", raised("3", 8, 4)]
+    words += [", at 10", raised("-6", 8, 4), " bar, on 1", raised("1", 8, 4), "/2 km in 20", raised("21", 12, 4)]
+    words += [" and 19", raised("99", 8, 0), "."]
+    make_pdf(tmp_path / "a.pdf", "".join(words))
+    told = "The lake has 10^6 litres2 since 1892^3, at 10^-6 bar, on 1 1/2 km in 2021 and 1999."
+    assert [p.text for p in read_documents(tmp_path)] == [told]
 
 
 def test_a_compound_keeps_its_hyphen_at_a_lines_end(tmp_path: Path):
