@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.corpus.logged import logged
-from raisf.retrieval.corpus.pdf_page import text_of
+from raisf.retrieval.corpus.pdf_page import filled_in, text_of
 from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import without_leaders
+from raisf.retrieval.corpus.splitting import BREAK, without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, in_short
@@ -122,9 +122,10 @@ def _texts(reader: Any, name: str, faults: list[str], unread: list[int]) -> Iter
         faults[:] = before
         text = text_of(page)
         check(_TORN if text and text.strip() else _NO_TEXT, f"page {number}")
-        if text is None or (not text.strip() and _has_pictures(page)):
+        typed = filled_in(page)
+        if text is None or (not text.strip() and not typed and _has_pictures(page)):
             unread.append(number)
-        yield text or ""
+        yield BREAK.join(filter(None, (text, typed)))
 
 
 def _accented(pages: list[str], made_by: str) -> list[str]:

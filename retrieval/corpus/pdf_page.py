@@ -5,12 +5,20 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from raisf.retrieval.corpus.splitting import STROKES, power_sign
+from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign
+from raisf.retrieval.corpus.titles import says_something
+from raisf.utils.text import clean
 
 _SMALLER = 0.9
 """Of the size of what stands before it, what a raised number has at most."""
 _HIGHER = (0.15, 1)
 """The same of how much higher it stands."""
+
+
+_NOT_SHOWN = 1 << 1 | 1 << 5
+"""Flags of a note on a page that nobody sees."""
+_PASSWORD = 1 << 13
+"""The flag of a field that shows no letters."""
 
 
 class _Run(NamedTuple):
@@ -36,6 +44,31 @@ def text_of(page: Any) -> str | None:
         return None
     told = "".join(run.text for run in runs)
     return _with_powers(runs) if told == text else text
+
+
+def filled_in(page: Any) -> str:
+    """What is typed into a form's fields, or over a page: a paragraph each, behind the field's name if that tells."""
+    try:
+        notes = [note.get_object() for note in page.annotations or ()]
+        return BREAK.join(filter(None, (_typed(note) for note in notes if isinstance(note, Mapping))))
+    except Exception:  # a page whose text could be read is none that cannot be, whatever its notes are
+        return ""
+
+
+def _typed(note: Mapping[str, Any]) -> str:
+    from pypdf.generic import TextStringObject
+
+    def told(of: Mapping[str, Any], key: str) -> str:
+        return clean(of[key]) if key in of and isinstance(of[key], TextStringObject) else ""
+
+    if "/F" in note and note["/F"] & _NOT_SHOWN:
+        return ""
+    if (kind := note.get("/Subtype")) != "/Widget":
+        return told(note, "/Contents") if kind == "/FreeText" else ""
+    field = note if "/T" in note or "/Parent" not in note else note["/Parent"]
+    value = told(field, "/V") if not ("/Ff" in field and field["/Ff"] & _PASSWORD) else ""
+    label = (told(field, "/TU") or told(field, "/T")).rstrip(" :")
+    return f"{label}: {value}" if value and says_something(label) else value
 
 
 def _unknown(runs: Sequence[_Run], text: str) -> int:

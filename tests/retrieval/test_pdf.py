@@ -198,6 +198,24 @@ def test_a_raised_number_is_told_from_the_one_before_it(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path)] == [told]
 
 
+def test_what_is_filled_into_a_form_is_read(tmp_path: Path):
+    notes = {
+        "/Subtype /Widget /FT /Tx /T (f1_01[0]) /TU (Name of tenant:) /V (Ada Hill)": "Name of tenant: Ada Hill",
+        "/Subtype /Widget /FT /Tx /T (Town) /V (Skien)": "Town: Skien",
+        "/Subtype /Widget /FT /Tx /T (Text1) /V (3 May)": "3 May",
+        "/Subtype /FreeText /Contents (Signed in Oslo.)": "Signed in Oslo.",
+        "/Subtype /Widget /FT /Btn /T (Agreed) /V /Yes": None,
+        "/Subtype /Widget /FT /Tx /T (Secret) /V (1234) /Ff 8192": None,
+        "/Subtype /Widget /FT /Tx /T (Unseen) /V (5678) /F 2": None,
+        "/Subtype /Text /Contents (A comment.)": None,
+        "/Subtype /Widget /FT /Tx /T (Empty)": None,
+    }
+    file = make_pdf(tmp_path / "a.pdf", "Lease")
+    annotations = f"/Annots [77 0 R {' '.join(f'<< /Type /Annot {note} >>' for note in notes)}] /Contents 5 0 R"
+    file.write_bytes(file.read_bytes().replace(b"/Contents 5 0 R", annotations.encode()))
+    assert [p.text for p in read_documents(file)] == [" ".join(["Lease", *filter(None, notes.values())])]
+
+
 def test_a_compound_keeps_its_hyphen_at_a_lines_end(tmp_path: Path):
     """Where the file has it elsewhere with the hyphen, and never without."""
     below = ") Tj 0 -14 Td ("  # begins the next line
