@@ -126,6 +126,13 @@ def test_a_pdf_of_which_a_page_cannot_be_read_is_named_and_its_older_version_sta
     assert [p.text for p in read_documents(file)] == ["One.", "Three."]
 
 
+def test_a_pdf_that_only_forbids_to_print_is_read(tmp_path: Path):
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", "Open to all."))
+    pages.encrypt("", "the owner's", algorithm="AES-256")
+    pages.write(tmp_path / "a.pdf")
+    assert [p.text for p in read_documents(tmp_path)] == ["Open to all."]
+
+
 def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
     (tmp_path / "p.html").write_text("<h1>Donau&shy;schiff</h1><p>The Donau&shy;dampf&shy;schiff left.")
     (tmp_path / "q.txt").write_text("The dampf\u00ad\nschiff came.")
