@@ -113,8 +113,9 @@ def _texts(reader: Any, name: str, faults: list[str], unread: list[int]) -> Iter
 
     def check(fault: re.Pattern[str], what: str) -> None:
         if told := next(filter(fault.search, faults), None):
-            raise InputError(f"{name}: {what} cannot be read ({told[:200]}); save it anew, or leave it out")
+            raise InputError(f"{name}: {what} cannot be read ({told[:100]}); save it anew, or leave it out")
 
+    faults[:] = filter(_TORN.search, faults)  # a title may be missing
     pages = list(reader.pages)
     check(_NO_PAGE, "one of its pages")
     before = list(filter(_NO_TEXT.search, faults))
