@@ -21,7 +21,7 @@ _LIGATURES = {0xFB00 + place: letters for place, letters in enumerate(("ff", "fi
 _COMBINING = "\u0300\u0301\u0302\u0303\u0304\u0307\u030a\u0306\u0308\u030b\u030c\u0327"
 _DOTLESS = str.maketrans("\u0131\u0237", "ij")
 _LATIN = "\u017f"
-"""The last of the letters that languages written in Latin ones have with such accents."""
+"""The end of Unicode's Latin letters with accents that names in Europe have."""
 _AS_TYPED = {ord(SOFT_HYPHEN): "-", 0x2010: "-", **_LIGATURES}
 _OF_TEX = re.compile("TeX|dvips|dvipdf")
 _ACCENTS = dict(zip("`\u00b4\u02c6\u02dc\u00af\u02d9\u02da\u02d8\u00a8\u02dd\u02c7\u00b8", _COMBINING, strict=True))
@@ -30,6 +30,7 @@ _ACCENTED = re.compile(
 )
 """An accent and the letter that TeX sets it over. In code and addresses some stand right before small letters, too."""
 _QUOTING = re.compile("`(?! ?[aeiou])", re.IGNORECASE)
+"""A sign that is no accent, but a mark of code."""
 _NEAR, _SHORT = 200, 2
 """Characters before a break that tell what it breaks, and of a part of a word that is mostly none of its own."""
 _TITLE_LINES = 3
