@@ -16,7 +16,7 @@ from raisf.retrieval.passage import Passage, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_file, sha256_file
 
-_RECIPE = 32
+_RECIPE = 33
 """Raised when a file is read or cut in another way than before, so that indexes read it again."""
 
 _NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import resource
 import sys
@@ -13,6 +12,7 @@ from typing import Any, TextIO
 
 from raisf.retrieval.corpus.bounds import bounded
 from raisf.retrieval.corpus.kinds import KINDS, kind_of
+from raisf.retrieval.corpus.logged import logged
 from raisf.retrieval.corpus.parsing import NO_MEMORY
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -32,26 +32,13 @@ def main() -> None:
         os._exit(NO_MEMORY)
 
 
-class _Kept(logging.Handler):
-    """What is logged, until it is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told = list[str]()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.told.append(record.getMessage())
-
-
 def _answer(answers: TextIO, results: int) -> None:
-    kept = _Kept()
-    logging.getLogger("raisf").addHandler(kept)
     for line in sys.stdin:
         task = json.loads(line)
         _limit(resource.RLIMIT_AS, task["memory"])
         _limit(resource.RLIMIT_CPU, int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1 + task["seconds"])
-        kept.told = []
-        answers.write(json.dumps({**_read(task, results), "warnings": kept.told}) + "\n")
+        with logged("raisf") as warnings:
+            answers.write(json.dumps({**_read(task, results), "warnings": warnings}) + "\n")
         answers.flush()
 
 

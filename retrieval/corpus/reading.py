@@ -83,11 +83,11 @@ def _read_to_end(parser: ParserProcess, document: Document, seen: SeenIds) -> It
         else:
             rest += 1
     if not held:
-        pictures = kind_of(document.file) == ".pdf"
-        raise NoText(
-            f"{document.name} has no text"
-            + (", only pictures perhaps; run text recognition over it, or leave it out" if pictures else "")
+        unread = (
+            ", only pictures perhaps, or letters that its fonts do not tell; run text recognition over it, or leave it "
+            "out"
         )
+        raise NoText(f"{document.name} has no text{unread if kind_of(document.file) == '.pdf' else ''}")
     # Read again, no further than it has been checked: the file may have grown.
     return itertools.islice(_passages(parser, document), len(held) + rest) if rest else held
 

@@ -59,6 +59,13 @@ _SAYS_NOTHING = frozenset(
 )
 # What programs put before the name of a file that they make a pdf of.
 _MADE_BY = re.compile(r"^Microsoft (Word|PowerPoint|Excel) - ")
+_OF_FILE = re.compile(r"\.(dvi|tex|docx?|odt|rtf|pptx?|xlsx?|indd|qxd|html?|pdf)$", re.IGNORECASE)
+# What they tell where nobody gave a title; identifiers, which publishers' programs tell.
+_MADE_UP = re.compile(
+    r"title|layout \d+|no job name|\(?anonymous\)?|powerpoint-pr.sentation|about:blank|(pii|doi|arxiv): ?\S+|"
+    r"(main|paper|manuscript)\.(dvi|tex|pdf)",
+    re.IGNORECASE,
+)
 
 
 def title_of(file: Path, told: object = None) -> str:
@@ -66,11 +73,13 @@ def title_of(file: Path, told: object = None) -> str:
 
     Args:
         file: The document's, such as marie_curie.txt (which says something) or 0017.txt.
-        told: The title that stands in the document's own data.
+        told: The title that stands in the document's own data; of a file's name there, what it says as words.
     """
     title = clean(str(told or ""))
-    if _MADE_BY.match(title):
-        title = title_of(Path(_MADE_BY.sub("", title)))
+    if _MADE_UP.fullmatch(title):
+        title = ""
+    elif _MADE_BY.match(title) or _OF_FILE.search(title):
+        title = title_of(Path(re.split(r"[/\\]", _MADE_BY.sub("", title))[-1]))
     if says_something(title) or (_INITIALS.fullmatch(title) and title.isupper() and not _NUMERAL.fullmatch(title)):
         return title
     stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem

@@ -101,7 +101,12 @@ def test_all_that_a_document_says_is_in_its_passages(
         ("Leiter/Mitar-\nbeiter", "Leiter/Mitarbeiter"),
         ("пред-\nприятия", "предприятия"),  # noqa: RUF001
         ("wła-\nściwe", "właściwe"),
-        ("New-\nYork", "New-\nYork"),
+        ("infor- \nmation", "information"),
+        ("infor\u2010\nmation", "information"),
+        ("Coca-\nCola, anti-\n American", "Coca-Cola, anti-American"),
+        ("COVID-\n19 in 1990-\n1995, a 20-\nyear loan", "COVID-19 in 1990-1995, a 20-year loan"),
+        ("20-\nand 30-year loans", "20- and 30-year loans"),
+        ("the infor-\n12", "the infor-\n12"),  # the page's number
     ],
 )
 def test_a_hyphen_at_a_lines_end_of_a_pdf_goes_where_it_broke_a_word_and_stays_elsewhere(

@@ -1,11 +1,12 @@
 """pdf files are read page by page; what cannot be read is named, never garbled."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from raisf.retrieval.corpus.pdf import _unbroken
-from raisf.retrieval.corpus.reading import read_documents
+from raisf.retrieval.corpus.pdf import _accented, _unbroken
+from raisf.retrieval.corpus.reading import log_skipped, read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
 from tests.retrieval.conftest import reading_error_of
@@ -71,11 +72,16 @@ def test_pages_of_pictures_alone_are_told(tmp_path: Path, caplog: pytest.LogCapt
         pages.pages[number]["/Resources"][pypdf.generic.NameObject("/XObject")] = named
     pages.write(tmp_path / "half.pdf")
     assert [p.text for p in build_index(tmp_path / "half.pdf", tmp_path / "i", "bm25").passages] == ["One.", "Three."]
-    told = "half.pdf: 2 of its 5 pages have no text, only pictures, and are not in the index, the first of them page 2"
+    told = "are not in the index, the first of them page 2"
+    assert "half.pdf: 2 of its 5 pages have no text, only pictures" in caplog.text
     assert told in caplog.text
     caplog.clear()
     build_index(tmp_path / "plain.pdf", tmp_path / "i", "bm25")
     assert "pictures" not in caplog.text
+    pages.add_metadata({"/Title": "One."})
+    pages.write(tmp_path / "half.pdf")  # its first page is a cover now: the title and a picture
+    assert [p.text for p in build_index(tmp_path / "half.pdf", tmp_path / "j", "bm25").passages] == ["Three."]
+    assert told in caplog.text
 
 
 def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
@@ -90,6 +96,44 @@ def test_pdfs_that_cannot_be_read_are_named(tmp_path: Path):
         build_index(make_pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "i", "bm25")
 
 
+def test_a_pdf_of_which_a_page_cannot_be_read_is_named_and_its_older_version_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """pypdf goes on without such a page: its passages would be gone, or the next page cited by its number."""
+    (tmp_path / "docs").mkdir()
+    file = make_pdf(tmp_path / "docs" / "a.pdf", "One.", "", "Three.")
+    whole = file.read_bytes()
+    packed = pypdf.PdfWriter(clone_from=file)
+    packed.pages[0].compress_content_streams()
+    packed.write(tmp_path / "packed.pdf")
+    torn = re.sub(
+        rb"(/FlateDecode.*?\nstream\n)x", rb"\1y", (tmp_path / "packed.pdf").read_bytes(), count=1, flags=re.DOTALL
+    )
+    harmed = {
+        "page 1 cannot be read (Error -3 while decompressing": torn,
+        "page 1 cannot be read (Object 77 0 not defined": whole.replace(b"/Contents 5 0 R", b"/Contents 77 0 R"),
+        "page 1 cannot be read (PdfReadError(": whole.replace(b"/Contents 5 0 R", b"/Contents ) 0 R"),
+        "one of its pages cannot be read (Object 77 0 not defined": whole.replace(b"[4 0 R", b"[77 0 R"),
+    }
+    build_index(tmp_path / "docs", tmp_path / "i", "bm25", skip=log_skipped)
+    for told, content in harmed.items():
+        file.write_bytes(content)
+        index = build_index(tmp_path / "docs", tmp_path / "i", "bm25", skip=log_skipped)
+        assert [p.text for p in index.passages] == ["One.", "Three."]
+        assert f"a.pdf was skipped: {told}" in caplog.text
+    # What no page needs may be missing.
+    for part in (b"/Root 1 0 R", b"/Contents 5 0 R"):
+        file.write_bytes(whole.replace(part, part + b" /Metadata 77 0 R /Info << /Title 77 0 R >>"))
+        assert [p.text for p in read_documents(file)] == ["One.", "Three."]
+
+
+def test_a_pdf_that_only_forbids_to_print_is_read(tmp_path: Path):
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", "Open to all."))
+    pages.encrypt("", "the owner's", algorithm="AES-256")
+    pages.write(tmp_path / "a.pdf")
+    assert [p.text for p in read_documents(tmp_path)] == ["Open to all."]
+
+
 def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
     (tmp_path / "p.html").write_text("<h1>Donau&shy;schiff</h1><p>The Donau&shy;dampf&shy;schiff left.")
     (tmp_path / "q.txt").write_text("The dampf\u00ad\nschiff came.")
@@ -102,6 +146,82 @@ def test_a_word_that_may_be_broken_is_found_whole(tmp_path: Path):
 
 def test_letters_that_are_set_as_one_are_letters_on_a_page():
     assert _unbroken(["The \ufb01rst su\ufb03x of-\n\ufb01ce"]) == ["The first suffix office"]
+
+
+@pytest.mark.parametrize(
+    ("set_by_tex", "read"),
+    [
+        (
+            "Schr\u00a8 odinger, Poincar\u00b4 e, Erd\u02dd os, na\u00a8 \u0131ve",
+            "Schr\u00f6dinger, Poincar\u00e9, Erd\u0151s, na\u00efve",
+        ),
+        ("Schr\u00a8odinger, \u00b4Elan, Universit` a", "Schr\u00f6dinger, \u00c9lan, Universit\u00e0"),
+        ("it\u00b4s a.example/\u02dcanna x\u02c6a at 45\u02da angles", None),
+        ("`name` and Universit` a", None),
+        ("C\u00b8 elik", None),
+    ],
+)
+def test_a_letter_and_the_accent_that_tex_sets_over_it_are_one(set_by_tex: str, read: str | None):
+    assert _accented([set_by_tex], "pdfTeX-1.40.24 TeX") == [read or set_by_tex]
+    assert _accented([set_by_tex], "LibreOffice 7.4 Writer") == [set_by_tex]
+
+
+def test_names_in_a_pdf_of_tex_are_found(tmp_path: Path):
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", r"Schr\310 odinger met Erwin."))
+    pages.add_metadata({"/Creator": "TeX", "/Producer": "pdfTeX-1.40.24"})
+    pages.write(tmp_path / "a.pdf")
+    assert [p.text for p in read_documents(tmp_path)] == ["Schr\u00f6dinger met Erwin."]
+
+
+def test_pages_whose_fonts_do_not_tell_their_letters_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """`'DQXEH` for `Danube` would be found by nobody."""
+    name, make = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
+    coded = make({name("/Type"): name("/Font"), name("/Subtype"): name("/Type0"), name("/BaseFont"): name("/A")})
+    coded[name("/Encoding")] = name("/Identity-H")
+    coded[name("/DescendantFonts")] = pypdf.generic.ArrayObject([make({name("/Subtype"): name("/CIDFontType2")})])
+    shapes, unicode = (
+        "".join(f"\\000\\{ord(letter) - shift:03o}" for letter in "The Danube flows on.") for shift in (29, 0)
+    )
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", shapes, unicode, "Three."))
+    for number in (0, 1):
+        pages.pages[number]["/Resources"]["/Font"][name("/F1")] = coded
+    pages.write(tmp_path / "a.pdf")
+    assert [p.citation for p in build_index(tmp_path / "a.pdf", tmp_path / "i", "bm25").passages] == [
+        "a.pdf, page 2",
+        "a.pdf, page 3",
+    ]
+    assert "1 of its 3 pages have no text, only pictures or letters that their fonts do not tell" in caplog.text
+    assert "the first of them page 1;" in caplog.text
+
+
+def test_a_raised_number_is_told_from_the_one_before_it(tmp_path: Path):
+    def raised(number: str, size: int, rise: int) -> str:
+        return f") Tj /F1 {size} Tf 3 {rise} Td ({number}) Tj /F1 12 Tf 3 -{rise} Td ("
+
+    words = ["The lake has 10", raised("6", 8, 4), " litres", raised("2", 8, 4), " since 1892", raised("3", 8, 4)]
+    words += [", at 10", raised("-6", 8, 4), " bar, on 1", raised("1", 8, 4), "/2 km in 20", raised("21", 12, 4)]
+    words += [" and 19", raised("99", 8, 0), "."]
+    make_pdf(tmp_path / "a.pdf", "".join(words))
+    told = "The lake has 10^6 litres2 since 1892^3, at 10^-6 bar, on 1 1/2 km in 2021 and 1999."
+    assert [p.text for p in read_documents(tmp_path)] == [told]
+
+
+def test_what_is_filled_into_a_form_is_read(tmp_path: Path):
+    notes = {
+        "/Subtype /Widget /FT /Tx /T (f1_01[0]) /TU (Name of tenant:) /V (Ada Hill)": "Name of tenant: Ada Hill",
+        "/Subtype /Widget /FT /Tx /T (Town) /V (Skien)": "Town: Skien",
+        "/Subtype /Widget /FT /Tx /T (Text1) /V (3 May)": "3 May",
+        "/Subtype /FreeText /Contents (Signed in Oslo.)": "Signed in Oslo.",
+        "/Subtype /Widget /FT /Btn /T (Agreed) /V /Yes": None,
+        "/Subtype /Widget /FT /Tx /T (Secret) /V (1234) /Ff 8192": None,
+        "/Subtype /Widget /FT /Tx /T (Unseen) /V (5678) /F 2": None,
+        "/Subtype /Text /Contents (A comment.)": None,
+        "/Subtype /Widget /FT /Tx /T (Empty)": None,
+    }
+    file = make_pdf(tmp_path / "a.pdf", "Lease")
+    annotations = f"/Annots [77 0 R {' '.join(f'<< /Type /Annot {note} >>' for note in notes)}] /Contents 5 0 R"
+    file.write_bytes(file.read_bytes().replace(b"/Contents 5 0 R", annotations.encode()))
+    assert [p.text for p in read_documents(file)] == [" ".join(["Lease", *filter(None, notes.values())])]
 
 
 def test_a_compound_keeps_its_hyphen_at_a_lines_end(tmp_path: Path):

@@ -39,6 +39,17 @@ def test_a_file_name_is_a_title_where_it_says_something(name: str, title: str):
         ),
         # What programs call any file of theirs.
         *((told, "File Name") for told in ("Word Document", "PowerPoint Presentation", "Presentation1", "Slide 1")),
+        *((told, "File Name") for told in ("Layout 1", "No Job Name", "(Anonymous)", "PowerPoint-Präsentation")),
+        *((told, "File Name") for told in ("about:blank", "PII: S0304-3975(96)00072-2", "arXiv:1706.03762v7", "Title")),
+        *(
+            (told, "File Name")
+            for told in ("main.dvi", "untitled-1.indd", r"C:\Users\ada\scan.doc", "a.example/b.html")
+        ),
+        (r"C:\Users\ada\Danube report.DOCX", "Danube report"),
+        *(
+            (told, told)
+            for told in ("Page layout 1", "Anonymous Was a Woman", "The arXiv: a history", "TCP/IP", "ASP.NET")
+        ),
     ],
 )
 def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: str):
