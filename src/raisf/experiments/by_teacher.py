@@ -71,7 +71,7 @@ def _said(teacher: Any, signature: Any, keys: list[tuple[str, ...]], threads: in
     predictor.lm = teacher
     fields, (output,) = list(signature.input_fields), signature.output_fields
     rows = [dspy.Example(**dict(zip(fields, key, strict=True))).with_inputs(*fields) for key in keys]
-    answered, _ = ask_each(asking(predictor), rows, fields, threads, True, "asking the teacher")
+    answered, _ = ask_each(asking(predictor), rows, threads, True, "asking the teacher")
     said = {tuple(row[field] for field in fields): outputs and outputs[output] for row, outputs in answered}
     return {
         key: listed(value) if isinstance(value, list) else value in _YES
