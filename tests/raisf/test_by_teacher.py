@@ -1,8 +1,13 @@
 """Table 5's agreement with a teacher."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from raisf.experiments import by_hand
 from raisf.experiments.by_teacher import SAMPLED, agreement_with_teacher
+from raisf.utils.errors import LMError
+from raisf.utils.files import write_jsonl
 from tests.scripted import ScriptedLM
 
 
@@ -39,7 +44,7 @@ def test_a_teacher_is_asked_what_the_judges_were_and_held_against_each_and_gold(
         "decomposition: gold": (1.0, None, 1),
         "decomposition: zero-shot": (0.0, None, 1),
     }
-    assert "Of 1 there is no reply that can be read." in section.text and "relevance 95.0" in section.text
+    assert "by 13 calls; 1 gave nothing that can be read." in section.text and "relevance 95.0" in section.text
 
 
 def test_a_teacher_is_asked_about_a_sample():
@@ -47,3 +52,27 @@ def test_a_teacher_is_asked_about_a_sample():
     lm = ScriptedLM(lambda fields: {"verdict": "know"})
     section = agreement_with_teacher(lm, {"zero-shot": {"know": rows}}, seed=0, threads=8)
     assert len(lm.calls) == SAMPLED == section.rows[0][3]
+
+
+def test_gold_of_what_each_lm_knows_is_told_apart_where_it_differs():
+    lm, of = ScriptedLM(lambda fields: {"verdict": "know"}), _judged()["know"]
+    turned = {"know": [{**row, "gold": not row["gold"]} for row in of[:3]]}
+    section = agreement_with_teacher(lm, {"a": {"know": of}, "b": turned}, seed=0, threads=1)
+    found = {row[0]: (row[1].value, row[3]) for row in section.rows}
+    assert found["know: gold of a"] == (0.5, 6) and found["know: gold of b"] == (pytest.approx(1 / 3), 3)
+
+
+@pytest.mark.parametrize("fault", [LMError("the endpoint is down"), "rubbish"])
+def test_a_teacher_of_whom_nothing_comes_is_told_of_and_costs_no_table(fault, tmp_path):
+    def teacher(fields):
+        if isinstance(fault, str):
+            return fault
+        raise fault
+
+    rows = [{"question": f"Q{n}?", "passage": "P", "gold": True, "said": True, "readable": True} for n in range(30)]
+    write_jsonl(tmp_path / "judges" / "rows.jsonl", rows)
+    workspace = SimpleNamespace(out=tmp_path, seed=0, teacher=ScriptedLM(teacher), threads=1)
+    judged = {"zero-shot": {"relevance": {"verdicts": "rows.jsonl", "scores": {}}}}
+    first, *_ = by_hand.reliability_and_people(workspace, judged)
+    told = "30 gave nothing that can be read" if fault == "rubbish" else "The teacher could not be asked: "
+    assert told in first.text and (tmp_path / "table5" / by_hand.FILE).is_file()

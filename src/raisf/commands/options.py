@@ -205,7 +205,7 @@ teacher_options = as_one(
         "--teacher",
         metavar="SPEC",
         help="an LM that judges retrieved passages and writes decompositions when gold has none (the paper's "
-        "appendix A); when gold has some it is asked too, and their agreement is shown",
+        "appendix A); when gold has some it is asked too, and their agreement is shown, as table5 shows the judges'",
     ),
     option("--teacher-api-base", metavar="URL", help="the endpoint of --teacher"),
 )

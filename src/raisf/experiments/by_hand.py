@@ -14,7 +14,7 @@ from raisf.experiments import tables
 from raisf.experiments.by_teacher import agreement_with_teacher
 from raisf.optimize.judges.agreement import Agreement
 from raisf.reports.sections import Cell, Section, no_formula
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import read_jsonl, replacing
 from raisf.utils.sampling import up_to
 
@@ -43,7 +43,13 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
         for label, reports in judged.items()
     }
     if workspace.teacher is not None:
-        sections.append(agreement_with_teacher(workspace.teacher, rows, workspace.seed, workspace.threads))
+        try:
+            taught = agreement_with_teacher(workspace.teacher, rows, workspace.seed, workspace.threads)
+        except LMError as error:
+            sections[0].text += f" The teacher could not be asked: {error.text}."
+        else:
+            sections.append(taught)
+            sections[0].text += "" if taught.rows else f" Nothing came of asking the teacher: {taught.text}"
     path = workspace.out / "table5" / FILE
     said = labels(path) if path.is_file() else {}
     if not said:  # until somebody has labelled, the sample is one of what this run has judged

@@ -124,7 +124,14 @@ def main(workspace: "Workspace", answers: Answers) -> list[Section]:
 
 
 def ablations(workspace: "Workspace", answers: Answers) -> list[Section]:
-    """Table 2, and each ablation's difference from the whole."""
+    """Table 2, and each row's difference from the whole.
+
+    Raises:
+        InputError: RA-ISF was to be asked, and cannot be run.
+    """
+    ours = published.TABLE_2.keys() - published.TABLE_1["GPT-3.5"].keys()
+    if not ours & answers.keys() and (lost := sorted(ours & workspace.left_out.keys())):
+        raise InputError(f"nothing of RA-ISF can be run: {lost[0]}: {workspace.left_out[lost[0]]}")
     (first,) = table(published.TABLE_2, whose="GPT-3.5")(workspace, answers)
     return [first, pair_sections(compare_records(answers, _best(answers)).pairs)[0]]
 
