@@ -36,7 +36,10 @@ VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json
 
 def is_whole(folder: Path) -> bool:
     """Whether no file of a model's folder has been cut or emptied, as by a power cut soon after it was made."""
-    files = [(file, file.stat()) for file in folder.iterdir()]
+    try:
+        files = [(file, file.stat()) for file in folder.iterdir()]
+    except OSError:  # a link to nothing, or another process makes it anew just now
+        return False
     return all(_is_whole_file(file, stat.st_mtime_ns, stat.st_size) for file, stat in files)
 
 

@@ -23,12 +23,16 @@ _DOTLESS = str.maketrans("\u0131\u0237", "ij")
 _LATIN = "\u017f"
 """The end of Unicode's Latin letters with accents that names in Europe have."""
 _AS_TYPED = {ord(SOFT_HYPHEN): "-", 0x2010: "-", **_LIGATURES}
-_OF_TEX = re.compile("TeX|dvips|dvipdf")
+_OF_TEX, _OF_UNICODE_TEX = re.compile("TeX|dvips|dvipdf"), re.compile("XeTeX|Lua(HB)?TeX|xdvipdfmx")
 _ACCENTS = dict(zip("`\u00b4\u02c6\u02dc\u00af\u02d9\u02da\u02d8\u00a8\u02dd\u02c7\u00b8", _COMBINING, strict=True))
 _ACCENTED = re.compile(
-    rf"(?<!\d)([{''.join(_ACCENTS)}])(?: |(?<=[\u02d8\u00a8\u02dd\u02c7\u00b8])|(?<![^\s(].)(?=[A-Z]))([^\W\d_])"
+    rf"(?<!\d)(?![\u02c6\u02dc] (?<=\s..))([{''.join(_ACCENTS)}])"
+    r"(?:(?<!\u00b8) |(?<=[\u02d8\u00a8\u02dd\u02c7])|(?<![^\s(].)(?=[A-Z]))([^\W\d_])"
 )
-"""An accent and the letter that TeX sets it over. In code and addresses some stand right before small letters, too."""
+"""An accent and the letter that TeX sets it over. In code and addresses some stand right before small letters, too; and
+`\u02c6` and `\u02dc` between spaces are signs of code."""
+_CEDILLA = re.compile("([cCsS])\u00b8")
+"""An accent that TeX sets behind its letter."""
 _QUOTING = re.compile("`(?! ?[aeiou])", re.IGNORECASE)
 """A sign that is no accent, but a mark of code."""
 _NEAR, _SHORT = 200, 2
@@ -40,6 +44,8 @@ _BROKEN = re.compile(
     rf"(?:(?<![^\W\d_])(?<![^\W\d_]-)({_WORD.pattern})|(?<=\d))-[ \t]*\n[ \t]*(?!\d+\s*\Z)(?=({_WORD.pattern}|\d))"
 )
 """A hyphen at a line's end, behind a word or a digit and before one, but for the number of the page below it."""
+_GRADE, _DATE = re.compile("[A-DO]{1,3}"), re.compile(r"\d\d?\.? [^\W\d]|\d\d\.\d\d\.")
+"""What may have a minus behind it, in whose place no hyphen is: `A-`; and what begins a line below an amount's."""
 _SUSPENDED = frozenset("and or und oder bis bzw sowie och eller".split())
 """What follows the hyphen of a first part, `short- and long-term`, `Ein- und Ausgang`: it breaks no word."""
 _LINKS = ("of", "to", "by", "on")
@@ -48,9 +54,10 @@ _ADDRESS = re.compile(r"(?:(?:://|www\.|@)\S*|(?:^|\s)(?:[.~]*/\S*|--?))$")
 """Before a hyphen that is a part of what it stands in: an address, a path, an option."""
 _TORN = re.compile("while decompressing")
 """What pypdf logs where it goes on without the end of what is packed, or all of it."""
-_NO_PAGE = re.compile(rf"{_TORN.pattern}|not defined")
+_MISSING = re.compile("not defined")
+_NO_PAGE = re.compile(f"{_TORN.pattern}|{_MISSING.pattern}")
 """The same where a page may be missing that others follow."""
-_NO_TEXT = re.compile(rf"{_NO_PAGE.pattern}|Impossible to decode|^\w*Error\(")
+_NO_TEXT = re.compile(rf"{_TORN.pattern}|Impossible to decode|^\w*Error\(")
 """The same where a page has no text that should have some: with text, it may be of what is not shown."""
 
 
@@ -123,9 +130,11 @@ def _texts(reader: Any, name: str, faults: list[str], unread: list[int]) -> Iter
     for number, page in enumerate(pages, start=1):
         faults[:] = before
         text = text_of(page)
-        check(_TORN if text and text.strip() else _NO_TEXT, f"page {number}")
-        typed = filled_in(page)
-        if text is None or (not text.strip() and not typed and _has_pictures(page)):
+        empty = not (text and text.strip())
+        check(_NO_PAGE if empty and _lacks_contents(page) else _NO_TEXT if empty else _TORN, f"page {number}")
+        missing = any(map(_MISSING.search, faults))
+        typed = filled_in(page, text or "")
+        if text is None or (empty and not typed and (missing or _has_pictures(page))):
             unread.append(number)
         yield BREAK.join(filter(None, (text, typed)))
 
@@ -135,7 +144,7 @@ def _accented(pages: list[str], made_by: str) -> list[str]:
 
     Where others did, such signs are mostly quotation marks.
     """
-    if not _OF_TEX.search(made_by):
+    if not _OF_TEX.search(made_by) or _OF_UNICODE_TEX.search(made_by):
         return pages
     quoted = any(map(_QUOTING.search, pages))
 
@@ -143,6 +152,7 @@ def _accented(pages: list[str], made_by: str) -> list[str]:
         one = composed(found[2].translate(_DOTLESS) + _ACCENTS[found[1]])
         return found[0] if len(one) > 1 or one > _LATIN or (quoted and found[1] == "`") else one
 
+    pages = [_CEDILLA.sub(lambda found: composed(f"{found[1]}\u0327"), page) for page in pages]
     return [_ACCENTED.sub(letter, page) for page in pages]
 
 
@@ -162,8 +172,13 @@ def _unbroken(pages: Iterable[str]) -> list[str]:
         known = first and f"{first}{rest}".lower() in words
         if rest in _SUSPENDED and not known:
             return f"{first}- "
+        capital = rest[0].isupper()
+        if _GRADE.fullmatch(first) and capital and rest[1:2].islower():
+            return broken[0]
+        if not first and (capital or _DATE.match(broken.string, broken.end())):
+            return broken[0]
         if not (first and rest[0].islower()):
-            return f"{first}-"
+            return first if known and first.isupper() and rest.isupper() else f"{first}-"
         before = broken.string[max(0, broken.start() - _NEAR) : broken.start()]
         last = first.rpartition("-")[2].lower()
         chain = "-" in first and last in words and (len(last) > _SHORT or last in _LINKS)
@@ -179,6 +194,15 @@ def _below_title(text: str, title: str) -> str:
     tops = (" ".join(lines[:count]) for count in range(1, _TITLE_LINES + 1))
     count = next((count for count, top in enumerate(tops, start=1) if clean(top).casefold() == title.casefold()), 0)
     return "\n".join(lines[count:])
+
+
+def _lacks_contents(page: Any) -> bool:
+    """Whether what a page shows is not in the file. What it shows it with, such as a font, may be away: it is blank."""
+    from pypdf.generic import ArrayObject, NullObject
+
+    shown = page["/Contents"] if "/Contents" in page else ArrayObject()
+    parts = [part.get_object() for part in shown] if isinstance(shown, ArrayObject) else [shown]
+    return any(part is None or isinstance(part, NullObject) for part in parts)
 
 
 def _has_pictures(page: Any) -> bool:

@@ -46,11 +46,16 @@ def text_of(page: Any) -> str | None:
     return _with_powers(runs) if told == text else text
 
 
-def filled_in(page: Any) -> str:
-    """What is typed into a form's fields, or over a page: a paragraph each, behind the field's name if that tells."""
+def filled_in(page: Any, text: str) -> str:
+    """What is typed into a form's fields, or over a page, and does not stand in its text.
+
+    It is a paragraph each, behind the field's name if that tells.
+    """
     try:
         notes = [note.get_object() for note in page.annotations or ()]
-        return BREAK.join(filter(None, (_typed(note) for note in notes if isinstance(note, Mapping))))
+        typed = dict.fromkeys(_typed(note) for note in notes if isinstance(note, Mapping))
+        there = clean(text)
+        return BREAK.join(one for one in typed if one not in there)
     except Exception:  # a page whose text could be read is none that cannot be, whatever its notes are
         return ""
 
@@ -83,7 +88,9 @@ def _unknown(runs: Sequence[_Run], text: str) -> int:
 def _is_unmapped(font: Mapping[str, Any]) -> bool:
     """Whether what stands in a text are the numbers of a font's shapes, and nothing tells which letters these draw."""
     numbered = "/Encoding" in font and font["/Encoding"] in ("/Identity-H", "/Identity-V")
-    return numbered and not ("/ToUnicode" in font and hasattr(font["/ToUnicode"], "get_data"))
+    told = font["/ToUnicode"] if "/ToUnicode" in font else None
+    as_unicode = isinstance(told, str) and told.startswith("/Identity")  # a name: the numbers are the letters'
+    return numbered and not (as_unicode or hasattr(told, "get_data"))
 
 
 def _with_powers(runs: Sequence[_Run]) -> str:

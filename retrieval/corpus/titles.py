@@ -60,6 +60,7 @@ _SAYS_NOTHING = frozenset(
 # What programs put before the name of a file that they make a pdf of.
 _MADE_BY = re.compile(r"^Microsoft (Word|PowerPoint|Excel) - ")
 _OF_FILE = re.compile(r"\.(dvi|tex|docx?|odt|rtf|pptx?|xlsx?|indd|qxd|html?|pdf)$", re.IGNORECASE)
+_PATH = re.compile(r"\w+:|[/\\]|\S*$")
 # What they tell where nobody gave a title; identifiers, which publishers' programs tell.
 _MADE_UP = re.compile(
     r"title|layout \d+|no job name|\(?anonymous\)?|powerpoint-pr.sentation|about:blank|(pii|doi|arxiv): ?\S+|"
@@ -79,7 +80,8 @@ def title_of(file: Path, told: object = None) -> str:
     if _MADE_UP.fullmatch(title):
         title = ""
     elif _MADE_BY.match(title) or _OF_FILE.search(title):
-        title = title_of(Path(re.split(r"[/\\]", _MADE_BY.sub("", title))[-1]))
+        name = _MADE_BY.sub("", title)
+        title = title_of(Path(re.split(r"[/\\]", name)[-1])) if _PATH.match(name) else _OF_FILE.sub("", name)
     if says_something(title) or (_INITIALS.fullmatch(title) and title.isupper() and not _NUMERAL.fullmatch(title)):
         return title
     stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem

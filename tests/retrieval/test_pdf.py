@@ -127,6 +127,14 @@ def test_a_pdf_of_which_a_page_cannot_be_read_is_named_and_its_older_version_sta
         assert [p.text for p in read_documents(file)] == ["One.", "Three."]
 
 
+def test_a_blank_page_without_its_font_costs_no_other_page(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file = make_pdf(tmp_path / "a.pdf", "One.", "", "Three.")
+    head, *fonts = file.read_bytes().split(b"/F1 3 0 R")
+    file.write_bytes(b"".join((head, b"/F1 3 0 R", fonts[0], b"/F1 99 0 R", fonts[1], b"/F1 3 0 R", fonts[2])))
+    assert [p.citation for p in read_documents(tmp_path)] == ["a.pdf, page 1", "a.pdf, page 3"]
+    assert "1 of its 3 pages" in caplog.text
+
+
 def test_a_pdf_that_only_forbids_to_print_is_read(tmp_path: Path):
     pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", "Open to all."))
     pages.encrypt("", "the owner's", algorithm="AES-256")
@@ -158,12 +166,23 @@ def test_letters_that_are_set_as_one_are_letters_on_a_page():
         ("Schr\u00a8odinger, \u00b4Elan, Universit` a", "Schr\u00f6dinger, \u00c9lan, Universit\u00e0"),
         ("it\u00b4s a.example/\u02dcanna x\u02c6a at 45\u02da angles", None),
         ("`name` and Universit` a", None),
-        ("C\u00b8 elik", None),
+        ("C\u00b8elik, Fran\u00b8cois of Koc\u00b8 Lab", "\u00c7elik, Fran\u00b8cois of Ko\u00e7 Lab"),
+        ("lm(y \u02dc age), if (a \u02c6 e)", None),
     ],
 )
 def test_a_letter_and_the_accent_that_tex_sets_over_it_are_one(set_by_tex: str, read: str | None):
     assert _accented([set_by_tex], "pdfTeX-1.40.24 TeX") == [read or set_by_tex]
-    assert _accented([set_by_tex], "LibreOffice 7.4 Writer") == [set_by_tex]
+    # These write letters with accents as one: what stands alone is an apostrophe, `the students\u00b4 answers`.
+    for other in ("LibreOffice 7.4 Writer", "xdvipdfmx XeTeX", "LuaHBTeX-1.15"):
+        assert _accented([set_by_tex], other) == [set_by_tex]
+
+
+def test_a_minus_at_a_lines_end_is_no_hyphen():
+    kept = "Poland A-\nItaly BBB, paid 200-\n13 May, 300-\nTotal"
+    assert _unbroken([kept]) == [kept]
+    assert _unbroken(["U-\nBahn, COVID-\n19 and an ELE-\nMENT, ELEMENT"]) == [
+        "U-Bahn, COVID-19 and an ELEMENT, ELEMENT"
+    ]
 
 
 def test_names_in_a_pdf_of_tex_are_found(tmp_path: Path):
@@ -182,15 +201,18 @@ def test_pages_whose_fonts_do_not_tell_their_letters_are_told(tmp_path: Path, ca
     shapes, unicode = (
         "".join(f"\\000\\{ord(letter) - shift:03o}" for letter in "The Danube flows on.") for shift in (29, 0)
     )
-    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", shapes, unicode, "Three."))
-    for number in (0, 1):
-        pages.pages[number]["/Resources"]["/Font"][name("/F1")] = coded
+    capitals = "".join(f"\\000{letter}" for letter in "DANUBE 2850")
+    named = make({**coded, name("/ToUnicode"): name("/Identity-H")})
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", shapes, unicode, "Three.", capitals))
+    for number, font in ((0, coded), (1, coded), (3, named)):
+        pages.pages[number]["/Resources"]["/Font"][name("/F1")] = font
     pages.write(tmp_path / "a.pdf")
     assert [p.citation for p in build_index(tmp_path / "a.pdf", tmp_path / "i", "bm25").passages] == [
         "a.pdf, page 2",
         "a.pdf, page 3",
+        "a.pdf, page 4",
     ]
-    assert "1 of its 3 pages have no text, only pictures or letters that their fonts do not tell" in caplog.text
+    assert "1 of its 4 pages have no text, only pictures or letters that their fonts do not tell" in caplog.text
     assert "the first of them page 1;" in caplog.text
 
 
@@ -213,6 +235,8 @@ def test_what_is_filled_into_a_form_is_read(tmp_path: Path):
         "/Subtype /Widget /FT /Tx /T (Text1) /V (3 May)": "3 May",
         "/Subtype /FreeText /Contents (Signed in Oslo.)": "Signed in Oslo.",
         "/Subtype /Widget /FT /Btn /T (Agreed) /V /Yes": None,
+        "/Subtype /Widget /FT /Tx /T (Place) /TU (Town) /V (Skien)": None,
+        "/Subtype /FreeText /Contents (Lease)": None,
         "/Subtype /Widget /FT /Tx /T (Secret) /V (1234) /Ff 8192": None,
         "/Subtype /Widget /FT /Tx /T (Unseen) /V (5678) /F 2": None,
         "/Subtype /Text /Contents (A comment.)": None,

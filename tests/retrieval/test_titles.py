@@ -46,6 +46,7 @@ def test_a_file_name_is_a_title_where_it_says_something(name: str, title: str):
             for told in ("main.dvi", "untitled-1.indd", r"C:\Users\ada\scan.doc", "a.example/b.html")
         ),
         (r"C:\Users\ada\Danube report.DOCX", "Danube report"),
+        ("24/7 TCP/IP Support.docx", "24/7 TCP/IP Support"),
         *(
             (told, told)
             for told in ("Page layout 1", "Anonymous Was a Woman", "The arXiv: a history", "TCP/IP", "ASP.NET")
