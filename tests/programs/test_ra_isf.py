@@ -243,7 +243,7 @@ def test_an_empty_shelf_and_a_k_beyond_the_corpus_are_no_errors(ask, scripted, p
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(shelf, option, value):
-    with pytest.raises(InputError, match=f"{option} is {value!r}: give"):
+    with pytest.raises(InputError, match=f"{option} is {value!r:.60}: give"):
         RAISF(shelf, **{option: value})
 
 

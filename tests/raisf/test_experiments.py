@@ -62,7 +62,7 @@ def test_tables_of_one_ra_isf_can_be_of_another_than_the_one_with_trained_judges
     for name in set(OF_ONE) - {"all"}:
         rows = {how: EXPERIMENTS[name].rows(SimpleNamespace(), variant=how) for how in VARIANTS}
         for how, program in (("prompts", "prompts"), ("zero-shot", "ra-isf")):
-            assert {one.program for one in rows[how].values()} <= {program, "rag", "direct"}
+            assert {one.program for one in rows[how].values()} <= {program, "rag", "direct", "least-to-most"}
             assert [one.options for one in rows[how].values()] == [one.options for one in rows["weights"].values()]
             assert not any("weights" in label for label in rows[how])
     assert {name for name, one in EXPERIMENTS.items() if one.one_variant} == set(OF_ONE) - {"all"}
