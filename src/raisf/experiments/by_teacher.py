@@ -10,6 +10,7 @@ from raisf.evaluation.decomposition import same_decomposition
 from raisf.experiments import published_results as published
 from raisf.optimize.judges.agreement import Agreement
 from raisf.optimize.judges.judgements import ask_each, asking
+from raisf.optimize.judges.labelling import DIFFERENT, SAME
 from raisf.programs.questions import listed
 from raisf.reports.sections import Cell, Section
 from raisf.signatures.judges import Decomposition, PassageRelevance, SelfKnowledge
@@ -20,7 +21,6 @@ from raisf.utils.text import counted
 SAMPLED = 100
 _ASKED = {"know": SelfKnowledge, "relevance": PassageRelevance, "decomposition": Decomposition}
 _YES = ("know", "relevant")
-_SAME = "same"
 
 
 def agreement_with_teacher(
@@ -102,5 +102,5 @@ def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _pair(said: Any, ours: Any) -> tuple[str, str]:
     if isinstance(said, list):
-        return _SAME, _SAME if same_decomposition(ours, said) else "another"
+        return SAME, SAME if same_decomposition(ours, said) else DIFFERENT
     return str(said), str(ours)
