@@ -12,6 +12,7 @@ from raisf.programs.registry import PROGRAMS
 from raisf.programs.trace import Route
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def blocks(document: str) -> list[str]:
@@ -36,6 +37,26 @@ def test_the_page_about_python_lists_every_way_of_compiling_and_every_program():
 def test_the_page_about_viewing_lists_every_route():
     listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/viewing.md").read_text("utf-8"), re.MULTILINE)
     assert [*get_args(Route)] == [route for route in listed if route in get_args(Route)]
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings have on GitHub."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_pages_links_lead_to_files_and_headings_that_are_there(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if not re.match(r"[a-z]+:", link):
+            path, _, anchor = link.partition("#")
+            there = page.parent / path if path else page
+            assert there.exists(), link
+            assert not anchor or anchor in anchors(there), link
 
 
 @pytest.mark.slow
