@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import dspy
 import pytest
 
 import raisf
+from raisf import cli
+from raisf.commands.experiments import NAMES, REAL
+from raisf.experiments.titles import TITLES
 from raisf.optimize.compile import OTHERS, PROMPTS
 from raisf.programs.registry import PROGRAMS
 from raisf.programs.trace import Route
@@ -32,6 +36,14 @@ def test_the_page_about_python_lists_every_way_of_compiling_and_every_program():
     assert [way for way in ways if way not in page] == []
     programs = [f"`{kind.__name__}` (`{name}`)" for name, kind in PROGRAMS.items()]
     assert [program for program in programs if program not in page] == []
+
+
+def test_the_page_about_commands_and_the_help_say_what_every_experiment_is(capsys):
+    page = (ROOT / "docs/commands.md").read_text("utf-8")
+    assert [name for name in (*NAMES, REAL) if f"| `{name}` |" not in page] == []
+    assert cli.main(["experiment", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [name for name, title in TITLES.items() if not re.search(rf"^  {name} +{title}$", shown, re.MULTILINE)] == []
 
 
 def test_the_page_about_viewing_lists_every_route():
@@ -65,8 +77,12 @@ def test_the_page_about_python_runs_from_top_to_bottom(tmp_path, monkeypatch, ca
     assert len(shown) >= 5
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    for block in shown:
-        exec(compile(block, "docs/python.md", "exec"), names)
+    before = dspy.settings.lm
+    try:
+        for block in shown:
+            exec(compile(block, "docs/python.md", "exec"), names)
+    finally:
+        dspy.configure(lm=before)
     printed = capsys.readouterr().out
     assert "zero-shot" in printed and "->" in printed
     assert (tmp_path / "artifacts/tuned/manifest.json").is_file()

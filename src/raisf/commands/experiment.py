@@ -10,7 +10,7 @@ import click
 
 from raisf import __version__
 from raisf.commands.command import GO_ON, argument, command, command_line, option
-from raisf.commands.experiments import NAMES, PAPERS, REAL, VARIANTS, check_told
+from raisf.commands.experiments import NAMES, PAPERS, REAL, VARIANTS, check_told, listed
 from raisf.commands.options import (
     TeacherChoice,
     as_one,
@@ -75,8 +75,7 @@ row_options = as_one(
     "  raisf experiment table1 --data data/nq --index indexes/wiki --lm openai/gpt-4o-mini --base local/PATH \\\n"
     "      --teacher openai/gpt-4o --out reports/nq\n"
     "  raisf experiment data-efficiency --data worlds/large --engine bm25 --sizes 50,100,200,500,1000\n"
-    "  raisf experiment real --data data/real --only rag,weights-all --program weights-all=artifacts/smollm2\n"
-    f"names: {', '.join((*NAMES, REAL))}",
+    "  raisf experiment real --data data/real --only rag,weights-all --program weights-all=smollm2\n" + listed(),
     resume=GO_ON,
 )
 @argument(

@@ -3,16 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from raisf.experiments import titles
 from raisf.utils.errors import InputError
 
-# Named here a second time, beside raisf.experiments.catalog, because reading that imports dspy, which `raisf --help`
-# must not.
-PAPERS = (
-    *("table1", "table2", "fig2", "table3", "table4", "table5", "fig3", "fig4", "table7"),
-    *(f"blendfilter-{name}" for name in ("main", "bm25", "queries", "retrieval", "k", "sampling", "cases")),
-)
+PAPERS = (*titles.RAISF, *titles.BLENDFILTER)
 REAL, SIZED = "real", "data-efficiency"
-NAMES = (*PAPERS, "judges", SIZED)
+NAMES = tuple(titles.TITLES)
 VARIANTS, OF_ONE = ("weights", "prompts", "zero-shot"), ("table2", "fig2", "fig3", "fig4", "all")
 OF_RAISF = ("table1", "table2", "fig2", "table4", "table5", "fig3", "fig4", "table7", "blendfilter-retrieval")
 ONLY_FOR = {
@@ -27,6 +23,19 @@ ONLY_FOR = {
 }
 NOT_FOR = {"--rows": (SIZED,), "--teacher": (SIZED,), "--only": ("all", SIZED)}
 INSTEAD = {"--rows": "--sizes", "--bases": "--base"}
+
+
+def listed() -> str:
+    """The names with their titles, a line each, for the help."""
+    groups = {
+        "RA-ISF's tables and figures": titles.RAISF,
+        "BlendFilter's": titles.BLENDFILTER,
+        "what is from no paper": {**titles.OURS, REAL: "Systems, judges and ways of compiling on real text"},
+    }
+    lines = (
+        (f"names of {of}:", *(f"  {name:<22} {title}" for name, title in one.items())) for of, one in groups.items()
+    )
+    return "\n".join(line for group in lines for line in group)
 
 
 def check_told(name: str, told: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from raisf.experiments.cases import cases
 from raisf.experiments.comparing import counted
 from raisf.experiments.remarks import FEW_SHOT, LEARNT, LEVEL, SETS, TABLE_1, OfRows, remarks
 from raisf.experiments.settings import Setting, labels_in
+from raisf.experiments.titles import TITLES
 from raisf.experiments.workspace import Workspace
 from raisf.programs.registry import PROGRAMS
 from raisf.reports.compiled import teacher_section
@@ -199,7 +200,7 @@ _FORMS = "Prompts are ours, not the papers'; docs/fidelity.md lists, system by s
 
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(
-        "All systems",
+        TITLES["table1"],
         f"{RAISF}, Table 1",
         {
             **_BASELINES,
@@ -212,7 +213,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         of_rows=TABLE_1,
     ),
     "table2": Experiment(
-        "RA-ISF without each of its modules",
+        TITLES["table2"],
         f"{RAISF}, Table 2",
         {
             **{name: _BASELINES[name] for name in ("direct", "rag", "least-to-most")},
@@ -226,7 +227,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         of_rows=[LEARNT],
     ),
     "fig2": Experiment(
-        "How deep sub-questions may go",
+        TITLES["fig2"],
         f"{RAISF}, Figure 2",
         {
             **_over("weights", "ra-isf, weights", "max_depth", DEPTHS),
@@ -237,15 +238,15 @@ EXPERIMENTS: dict[str, Experiment] = {
         of_rows=[LEVEL],
     ),
     "table3": Experiment(
-        "Whose weights the judges are",
+        TITLES["table3"],
         f"{RAISF}, Table 3",
         _bases,
         tables.table(published.TABLE_3, whose="GPT-3.5", besides=True),
         departs="The paper's judges have 7 billion and 780 million weights; ours are named by their base.",
     ),
-    "table4": Experiment("Retrievals and sub-questions", f"{RAISF}, Table 4", _VARIANTS, tables.effort),
+    "table4": Experiment(TITLES["table4"], f"{RAISF}, Table 4", _VARIANTS, tables.effort),
     "table5": Experiment(
-        "Each judge alone",
+        TITLES["table5"],
         f"{RAISF}, Table 5",
         {**_VARIANTS, **_LISTWISE},
         reliability_and_people,
@@ -253,7 +254,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         departs="The paper's figures are agreement with people and GPT-4, the first tables' with gold.",
     ),
     "fig3": Experiment(
-        "How many passages are retrieved",
+        TITLES["fig3"],
         f"{RAISF}, Figure 3",
         {**_over("weights", "ra-isf, weights", "k", RAISF_K), **_over("rag", "rag", "k", RAISF_K)},
         tables.sweep("k"),
@@ -261,7 +262,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         departs="The paper draws this figure without telling its values.",
     ),
     "fig4": Experiment(
-        "How many passages, by kind of question",
+        TITLES["fig4"],
         f"{RAISF}, Figure 4",
         _over("weights", "ra-isf, weights", "k", RAISF_K),
         tables.sweep("k", by_kind=True),
@@ -270,35 +271,35 @@ EXPERIMENTS: dict[str, Experiment] = {
         departs="The paper's is over k on TriviaQA; by kind of question is ours.",
     ),
     "table7": Experiment(
-        "What each module settles",
+        TITLES["table7"],
         f"{RAISF}, Table 7",
         {**_VARIANTS, **_LISTWISE},
         tables.routes,
         of_rows=[SETS],
     ),
     "blendfilter-main": Experiment(
-        "BlendFilter and its baselines",
+        TITLES["blendfilter-main"],
         f"{BLEND}, Tables 2 to 4",
         {**_blendfilter(*_BLENDFILTER), **_few_shot(_blendfilter(*_BLENDFILTER))},
         blendfilter_tables.main,
         of_rows=[FEW_SHOT],
     ),
     "blendfilter-bm25": Experiment(
-        "BlendFilter over BM25",
+        TITLES["blendfilter-bm25"],
         f"{BLEND}, Table 5",
         _blendfilter(*_BLENDFILTER, engine="bm25"),
         blendfilter_tables.BM25,
         departs=_PLAIN,
     ),
     "blendfilter-queries": Experiment(
-        "BlendFilter without each of its queries",
+        TITLES["blendfilter-queries"],
         f"{BLEND}, Table 6",
         {**_queries("", None), **_queries(", BM25", "bm25")},
         blendfilter_tables.QUERIES,
         departs=_PLAIN,
     ),
     "blendfilter-retrieval": Experiment(
-        "What is read from, against gold",
+        TITLES["blendfilter-retrieval"],
         f"{BLEND}, its retrieval accuracy",
         {
             **_retrieved("", None),
@@ -311,7 +312,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         departs=_PLAIN,
     ),
     "blendfilter-k": Experiment(
-        "How many passages a query",
+        TITLES["blendfilter-k"],
         f"{BLEND}, its figure over K",
         {
             **_over("blendfilter", "blendfilter", "k", BLENDFILTER_K),
@@ -321,30 +322,25 @@ EXPERIMENTS: dict[str, Experiment] = {
         departs=_PLAIN,
     ),
     "blendfilter-sampling": Experiment(
-        "Answers sampled instead of greedy",
+        TITLES["blendfilter-sampling"],
         f"{BLEND}, its sampling figure",
         _samples("blendfilter", "iter-retgen", "cot-rag"),
         blendfilter_tables.best_of,
         departs=_PLAIN,
     ),
     "blendfilter-cases": Experiment(
-        "Questions that BlendFilter's filter decides",
+        TITLES["blendfilter-cases"],
         f"{BLEND}, its case study",
         _blendfilter("cot-rag", "blendfilter"),
         cases,
         departs=_PLAIN,
     ),
     "judges": Experiment(
-        "Every judge, and every way of compiling it",
+        TITLES["judges"],
         OURS,
         every_judge.ROWS,
         every_judge.sections,
         departs="docs/judges.md says what each is.",
     ),
-    "data-efficiency": Experiment(
-        "How many rows the judges need, by way of compiling",
-        OURS,
-        data_efficiency.settings,
-        data_efficiency.sections,
-    ),
+    "data-efficiency": Experiment(TITLES["data-efficiency"], OURS, data_efficiency.settings, data_efficiency.sections),
 }
