@@ -47,6 +47,13 @@ COMMANDS = (
 )
 """In the order of the help. A command is `raisf.commands.NAME:NAME_command`, with _ for -."""
 
+_FIRST = """
+\b
+First: `raisf index DOCS --out indexes/mine`,
+then: `raisf ask "..." --index indexes/mine`.
+`raisf COMMAND --help` shows options and examples.
+"""
+
 
 class _Commands(Commands):
     """The commands; a command's file is imported when the command is called, or when the help lists them all."""
@@ -71,7 +78,7 @@ class _Commands(Commands):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, invoke_without_command=True, epilog="`raisf COMMAND --help` shows options and examples.")
+@click.group(cls=_Commands, invoke_without_command=True, epilog=_FIRST)
 @click.version_option(__version__, message="raisf %(version)s")
 @click.pass_context
 def raisf(context: click.Context) -> None:

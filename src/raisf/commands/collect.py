@@ -30,7 +30,13 @@ from raisf.experiments.opening import LMChoice, given, open_program
 @option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
 @option("--dev", type=FILE, metavar="FILE", help="the dev questions; --train must hold none of them")
 @option("--test", type=FILE, metavar="FILE", help="the test questions; --train must hold none of them")
-@option("--out", type=FOLDER, required=True, metavar="DIR", help="the folder for the rows")
+@option(
+    "--out",
+    type=FOLDER,
+    required=True,
+    metavar="DIR",
+    help="the folder for the rows, to look at or change; `raisf compile` makes its own, unless --rows-from names these",
+)
 @option("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
 @option("--where", metavar="FILTER", help="search only the passages that satisfy it")
 @k_option

@@ -62,7 +62,9 @@ _FITTED = {  # by what a report calls it: the numbers, what they are, and the op
     resume="no artifact was written; run the same command again to go on where it stopped",
 )
 @ways_options
-@option("--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines)")
+@option(
+    "--train", type=FILE, required=True, metavar="FILE", help="training questions (JSON or JSON Lines: docs/formats.md)"
+)
 @option("--dev", type=FILE, required=True, metavar="FILE", help="questions to select on; never trained on")
 @option("--out", type=FILE, required=True, metavar="DIR", help="the artifact's folder")
 @labels_option()

@@ -25,7 +25,13 @@ from raisf.utils.errors import InputError
     "  raisf index data/hotpotqa/corpus.jsonl --out indexes/hotpotqa\n"
     "  raisf eval --test data/hotpotqa/test.jsonl --index indexes/hotpotqa --program rag",
 )
-@argument("name", type=click.Choice(tuple(BENCHMARKS)), metavar="NAME", help=f"which data set: {', '.join(BENCHMARKS)}")
+@argument(
+    "name",
+    type=click.Choice(tuple(BENCHMARKS)),
+    metavar="NAME",
+    help=f"which data set: {', '.join(BENCHMARKS)}; nq, triviaqa and popqa come without a corpus: give an --index "
+    "where they are asked",
+)
 @option("--out", type=FILE, required=True, metavar="DIR", help="the data set's folder")
 @option(
     "--from",

@@ -37,7 +37,7 @@ ALONE = "one judge alone, against gold"
     type=FILE,
     required=True,
     metavar="FILE",
-    help="questions (JSON or JSON Lines; HotpotQA's formats too)",
+    help="questions (JSON or JSON Lines, HotpotQA's formats too: docs/formats.md)",
 )
 @option(
     "--out",

@@ -284,8 +284,8 @@ program_options = as_one(
         "--program",
         metavar="NAME",
         help="a name that `raisf programs` lists, a folder made by `raisf compile`, or package.module:Class, a "
-        "dspy.Module of your own (compiled: package.module:Class@FOLDER); default: ra-isf, or if SmolLM2 answers "
-        "the compiled smollm2 (`raisf compile`: ra-isf always)",
+        "dspy.Module of your own (compiled: package.module:Class@FOLDER); default: smollm2, which ships "
+        "compiled, if SmolLM2 answers, else ra-isf (`raisf compile`: always ra-isf)",
     ),
     index_options("program"),
     _program("--k", type=at_least(1), metavar="N", help="passages per retrieval; default: 5, or the artifact's"),
