@@ -43,6 +43,12 @@ def test_a_file_that_a_report_before_it_holds_is_shown_once_and_called_as_there(
     assert [run["label"] for run in view.summary["runs"]] == ["A", "B"]
 
 
+def test_a_folders_own_report_says_what_its_runs_were_made_from(records: Any, report: Path) -> None:
+    within = records.write_report(report / "a", {"A": [records.record(0, True)]})
+    write_json(within / "results.json", {**read_json(within / "results.json"), "facts": {"language model": "another"}})
+    assert View([report]).summary["facts"] == {"language model": "pocket"}
+
+
 def test_only_runs_that_searched_lack_the_texts_of_passages(records: Any, tmp_path: Path) -> None:
     rows = [records.record(0, True), records.record(0, True)]
     rows[1]["trace"]["root"]["passages"] = []
