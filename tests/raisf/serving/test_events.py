@@ -116,6 +116,14 @@ def test_a_requests_budget_holds(server: Any, ask: Any) -> None:
     assert done["trace"]["cost"]["lm_calls"] == 3 and done["trace"]["root"]["route"] == "budget"
 
 
+@pytest.mark.parametrize("limit", ["max_calls", "max_seconds"])
+def test_no_request_raises_the_servers_own_limits(make: Any, start: Any, ask: Any, limit: str, script: Any) -> None:
+    script.pause = 0.2
+    with start(make(Limits(rate=0, **{limit: 1}))) as server:
+        done = ask(server.url, ask.sea, **{limit: 60})[-1]
+    assert done["trace"]["root"]["route"] == "budget" and f"{limit}=1" in done["trace"]["root"]["reason"]
+
+
 @pytest.mark.parametrize("path", ["/ask", "/v1/chat/completions"])
 def test_calls_that_nobody_counts_are_not_said_to_be_limited(
     server: Any, service: Service, ask: Any, path: str
