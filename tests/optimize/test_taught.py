@@ -191,6 +191,14 @@ def test_a_rows_weight_counts_within_its_verdict_and_each_verdict_has_the_same_s
         weights(0, 0)
 
 
+def test_a_field_of_who_is_no_judge_may_be_called_weight(llama):
+    rows = [dspy.Example(question="1?", verdict="know", weight="3 kg")]
+    rows.append(dspy.Example(question="2?", verdict="unknown", weight=0))
+    source = Source("train", 9, Rows({"know": rows}, {}))
+    made = _Made(RAISF(None), "know", LocalLM(f"local/{llama}"), [source], random.Random(0))
+    assert [row.weight for row in made.parts[0]] == [1, 1]
+
+
 def test_a_verdict_none_of_whose_rows_can_be_read_is_told_and_rows_that_cannot_count_for_none(llama):
     """A judge of sufficiency, whose sufficient rows are the longer ones, learnt to say "insufficient" to all."""
     lm, long = LocalLM(f"local/{llama}"), "Who? " * 5000
