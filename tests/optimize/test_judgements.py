@@ -14,6 +14,7 @@ from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.journal import Journal
 from tests.scripted import ScriptedLM
 
 
@@ -107,6 +108,13 @@ def test_decompositions_are_compared_with_gold(program: RAISF, world) -> None:
     report = decomposition_report(rows)
     assert report.scores["exact_match"].value == report.scores["right_number"].value == 0
     assert 0 < report.scores["token_f1"].value < 1
+
+
+def test_what_one_judge_said_of_a_question_is_not_taken_for_what_another_says(program: RAISF, world, tmp_path) -> None:
+    alone = decompositions_of(program, world.test, progress=False)
+    journal = Journal(tmp_path / "journal.jsonl")
+    judgements_of(program, "know", world.test, progress=False, journal=journal)
+    assert decompositions_of(program, world.test, progress=False, journal=journal) == alone
 
 
 def test_what_cannot_be_measured_says_what_to_do(program: RAISF, world, oracle) -> None:
