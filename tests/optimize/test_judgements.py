@@ -1,5 +1,6 @@
 """If these failed, the figures of a judge would be those of other questions, other labels or another program."""
 
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -9,7 +10,13 @@ from dspy.lm15 import Message, Request, Response, Usage
 import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.optimize.judges.answer_likelihood import baselines
-from raisf.optimize.judges.judgements import decomposition_report, decompositions_of, judgements_of
+from raisf.optimize.judges.judgements import (
+    Judged,
+    Judgements,
+    decomposition_report,
+    decompositions_of,
+    judgements_of,
+)
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
@@ -31,6 +38,13 @@ def test_a_judge_is_compared_with_gold_and_without_probabilities_nothing_is_said
     assert report.scores["accuracy"].value == report.scores["precision"].value == share
     assert report.scores["accuracy"].n == len(judged.rows) > len(world.test)
     assert not {"auroc", "ece"} & report.scores.keys() and not report.bins and not judged.scored
+
+
+def test_risk_is_told_of_what_is_known_alone() -> None:
+    rows = [Judged(f"{n}?", None, n % 2 == 0, True, 0.5 + n / 10) for n in range(4)]
+    of_know, of_passages = Judgements(rows).report(), Judgements([replace(row, passage="P") for row in rows]).report()
+    assert "aurc" in of_know.scores and of_know.risk is not None
+    assert "auroc" in of_passages.scores and "aurc" not in of_passages.scores and of_passages.risk is None
 
 
 def test_judges_within_a_module_of_ones_own_keep_their_thresholds_and_their_passages(program: RAISF, world) -> None:
