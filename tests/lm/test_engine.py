@@ -168,6 +168,13 @@ def test_a_text_ends_where_the_context_does(engine):
     assert response.usage.input_tokens + response.usage.output_tokens <= 512
 
 
+def test_a_prompt_that_leaves_no_room_for_a_token_is_refused(engine):
+    before = engine.complete(ask("x" * 400, max_tokens=1)).usage.input_tokens - 400
+    assert engine.complete(ask("x" * (511 - before), max_tokens=9)).usage.output_tokens == 1
+    with pytest.raises(ContextLengthError, match="the prompt is 513 tokens long"):
+        engine.complete(ask("x" * (512 - before), max_tokens=9))
+
+
 def test_a_long_text_changes_nothing_that_is_said_to_short_ones_beside_it(llama, tmp_path):
     """Phi-3 turns the positions of a whole batch otherwise where one of its texts is long."""
     folder = shutil.copytree(llama, tmp_path / "phi")

@@ -5,10 +5,12 @@ from typing import Any
 
 import dspy
 import pytest
+from dspy.lm15 import Config, Message, Request
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.chat_format import ChatCall
 from raisf.lm.labels import Unreadable
+from raisf.lm.local.clients import _Deltas
 from raisf.lm.reading import read
 
 ASKED = dspy.Signature("question -> answer")
@@ -115,3 +117,11 @@ def test_what_is_no_text_is_refused_by_a_model_that_reads_text(llama: Any) -> No
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     with pytest.raises(Exception, match="reads text alone, and was given: ImagePart"):
         lm(messages=[{"role": "user", "content": [{"type": "text", "text": "Who?"}, picture]}])
+
+
+def test_what_may_begin_a_stop_or_is_half_a_character_is_held_back() -> None:
+    config = Config(stop=("<end>", "--->", "\n\n"))
+    deltas: Any = _Deltas(Request(model="m", messages=(Message.user("?"),), config=config))
+    grown = ("one--", "one--two\n", "one--two\n<e", "one--two\n<em> Z\ufffd", "one--two\n<em> Zü")
+    sent = [[event.delta.text for event in deltas.of(text)] for text in grown]
+    assert sent == [["one"], ["--two"], [], ["\n<em> Z"], ["ü"]]

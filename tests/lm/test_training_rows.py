@@ -1,5 +1,6 @@
 """What a model learns is what it is asked and should say, whatever its chat template and its tokenizer make of it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import dspy
@@ -9,7 +10,8 @@ from transformers import PreTrainedTokenizerFast
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import explain
-from raisf.lm.finetune.lora import TrainingRow, tokenized
+from raisf.lm.finetune import lora
+from raisf.lm.finetune.lora import TrainingRow, fitting, tokenized
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.tokenization import Text
 from raisf.signatures.answers import DirectAnswer, GroundedAnswer
@@ -51,6 +53,18 @@ def test_a_chat_template_that_takes_no_such_rows_is_told_with_the_format_that_do
     with pytest.raises(InputError, match=rf"^know: .*{why}.*--adapter compact"):
         tokenized(text, [TrainingRow(SAID)], False, 512, "know")
     assert tokenized(text, [TrainingRow(SAID)], True, 512, "know")
+
+
+def test_a_row_that_just_fits_is_learnt(makers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, rows = chatting(makers, TURNS), [TrainingRow(SAID)]
+    lm: Any = SimpleNamespace(base_engine=SimpleNamespace(text=text, model=None))
+    whole = len(text.training_row(SAID, False).tokens)
+    for context, fits in ((whole, True), (whole - 1, False)):
+        monkeypatch.setattr(lora, "context_of", lambda model, context=context: context)
+        assert fitting(lm, rows, dspy.ChatAdapter(), "know") == [fits]
+    assert len(tokenized(text, rows, False, whole, "know")) == 1
+    with pytest.raises(InputError, match="none of 1 rows fits"):
+        tokenized(text, rows, False, whole - 1, "know")
 
 
 def test_a_chat_template_that_refuses_a_call_is_told_so_too(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:

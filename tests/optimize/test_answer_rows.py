@@ -164,7 +164,7 @@ def test_no_answerer_is_validated_on_a_right_run_about_what_it_learns() -> None:
         rows = [dspy.Example(question=one, answer="Elmton") for one in asked]
         return Source(split, 9, Rows(), traced=Traced(of={"compose": rows}))
 
-    held = of("validation", "Where was Ada Hill born?", "Where was Bea Stone born?")
+    held = of("validation", "where was  Ada Hill BORN?", "Where was Bea Stone born?")
     held.leave_out(of("train", "Where was Ada Hill born?"))
     assert [row.question for row in held.rows_of("compose")] == ["Where was Bea Stone born?"]
 

@@ -1,5 +1,6 @@
 """If these failed, the figures of a judge would be those of other questions, other labels or another program."""
 
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -9,11 +10,18 @@ from dspy.lm15 import Message, Request, Response, Usage
 import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.optimize.judges.answer_likelihood import baselines
-from raisf.optimize.judges.judgements import decomposition_report, decompositions_of, judgements_of
+from raisf.optimize.judges.judgements import (
+    Judged,
+    Judgements,
+    decomposition_report,
+    decompositions_of,
+    judgements_of,
+)
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.journal import Journal
 from tests.scripted import ScriptedLM
 
 
@@ -30,6 +38,13 @@ def test_a_judge_is_compared_with_gold_and_without_probabilities_nothing_is_said
     assert report.scores["accuracy"].value == report.scores["precision"].value == share
     assert report.scores["accuracy"].n == len(judged.rows) > len(world.test)
     assert not {"auroc", "ece"} & report.scores.keys() and not report.bins and not judged.scored
+
+
+def test_risk_is_told_of_what_is_known_alone() -> None:
+    rows = [Judged(f"{n}?", None, n % 2 == 0, True, 0.5 + n / 10) for n in range(4)]
+    of_know, of_passages = Judgements(rows).report(), Judgements([replace(row, passage="P") for row in rows]).report()
+    assert "aurc" in of_know.scores and of_know.risk is not None
+    assert "auroc" in of_passages.scores and "aurc" not in of_passages.scores and of_passages.risk is None
 
 
 def test_judges_within_a_module_of_ones_own_keep_their_thresholds_and_their_passages(program: RAISF, world) -> None:
@@ -107,6 +122,13 @@ def test_decompositions_are_compared_with_gold(program: RAISF, world) -> None:
     report = decomposition_report(rows)
     assert report.scores["exact_match"].value == report.scores["right_number"].value == 0
     assert 0 < report.scores["token_f1"].value < 1
+
+
+def test_what_one_judge_said_of_a_question_is_not_taken_for_what_another_says(program: RAISF, world, tmp_path) -> None:
+    alone = decompositions_of(program, world.test, progress=False)
+    journal = Journal(tmp_path / "journal.jsonl")
+    judgements_of(program, "know", world.test, progress=False, journal=journal)
+    assert decompositions_of(program, world.test, progress=False, journal=journal) == alone
 
 
 def test_what_cannot_be_measured_says_what_to_do(program: RAISF, world, oracle) -> None:

@@ -75,6 +75,16 @@ def test_what_two_folders_say_is_learnt_once_and_what_they_contradict_is_told(tm
     assert caplog.messages == ["1 rows say something else than rows before them: what the first one says is learnt"]
 
 
+def test_a_folder_that_contradicts_an_earlier_one_with_one_voice_is_told_too(tmp_path, caplog):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        read(tmp_path / name, "know")
+    (tmp_path / "b" / "know.jsonl").write_text(json.dumps({**ROWS["know"], "verdict": "know"}) + "\n")
+    rows = JudgeRows.read(tmp_path / "a", tmp_path / "b").of["know"]
+    assert {row.verdict for row in rows} == {"unknown"}
+    assert caplog.messages == ["1 rows say something else than rows before them: what the first one says is learnt"]
+
+
 def test_rows_of_one_file_that_contradict_each_other_are_told(tmp_path, caplog):
     """A text with both verdicts taught both; several decompositions of a question are no contradiction."""
     rows = read(tmp_path, "relevance", verdict="irrelevant").of
@@ -83,6 +93,12 @@ def test_rows_of_one_file_that_contradict_each_other_are_told(tmp_path, caplog):
     caplog.clear()
     assert len(read(tmp_path, "decomposition", sub_questions=["Who?", "When?"]).of["decomposition"]) == 2
     assert not caplog.messages
+
+
+def test_only_rows_of_what_is_known_tell_whose_knowledge_it_is(tmp_path):
+    read(tmp_path, "relevance", source={"by": "openai/teacher"})
+    (tmp_path / "know.jsonl").write_text(json.dumps({**ROWS["know"], "source": {"by": "local/small#1"}}) + "\n")
+    assert JudgeRows.read(tmp_path).report["known_by"] == ["local/small#1"]
 
 
 def test_a_row_about_words_of_an_lms_own_is_of_the_split_whose_question_led_to_them():
@@ -100,6 +116,14 @@ def test_no_row_is_validated_on_that_is_learnt_though_no_other_is_of_a_validatio
     parts = rows.parts(train, [dspy.Example(chain).with_inputs("question")])
     learnt, held = ([row.question for row in part["know"]] for part in parts)
     assert len(learnt) == len(held) == 1 and learnt != held
+
+
+def test_rows_that_are_mostly_of_other_questions_are_refused():
+    asked = [dspy.Example(question=f"Who is {n}?").with_inputs("question") for n in range(10)]
+    rows = JudgeRows({"know": [dspy.Example(one, verdict="know") for one in asked]}, {"folders": ["mine"]})
+    with pytest.raises(InputError, match="most of the rows in mine are of questions that the training file does not"):
+        rows.parts(asked[:3], asked[3:4])
+    assert sum(len(part["know"]) for part in rows.parts(asked[:3], asked[3:5])) == 5
 
 
 def test_rows_of_questions_in_neither_split_are_told(caplog):

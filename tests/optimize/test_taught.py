@@ -61,6 +61,12 @@ def test_without_gold_passages_a_judge_needs_a_teacher(program, bare, tmp_path):
     assert told["splits"]["train"]["teacher"]["calls"] > 0 and told["splits"]["train"]["agreement"] == {}
 
 
+def test_a_teacher_labels_as_many_questions_of_each_split_as_are_wanted(program, bare, tmp_path):
+    options = {"questions": 3, "validation": 2, "work": tmp_path / "work", "progress": False}
+    parts = teach(program, _teacher(), *bare, **options).parts(*bare)
+    assert [len({row.question for row in part["relevance"]}) for part in parts] == [3, 2]
+
+
 def test_what_a_teacher_has_labelled_before_is_in_no_price(program, bare, tmp_path):
     told, optimizer = [], LabeledJudges(work=tmp_path / "work", progress=False)
     for _ in range(2):
@@ -185,19 +191,27 @@ def test_a_rows_weight_counts_within_its_verdict_and_each_verdict_has_the_same_s
         weights(0, 0)
 
 
+def test_a_field_of_who_is_no_judge_may_be_called_weight(llama):
+    rows = [dspy.Example(question="1?", verdict="know", weight="3 kg")]
+    rows.append(dspy.Example(question="2?", verdict="unknown", weight=0))
+    source = Source("train", 9, Rows({"know": rows}, {}))
+    made = _Made(RAISF(None), "know", LocalLM(f"local/{llama}"), [source], random.Random(0))
+    assert [row.weight for row in made.parts[0]] == [1, 1]
+
+
 def test_a_verdict_none_of_whose_rows_can_be_read_is_told_and_rows_that_cannot_count_for_none(llama):
     """A judge of sufficiency, whose sufficient rows are the longer ones, learnt to say "insufficient" to all."""
     lm, long = LocalLM(f"local/{llama}"), "Who? " * 5000
-    rows = [dspy.Example(question=q, verdict="know") for q in ("1?", "2?")]
-    rows += [dspy.Example(question=q, verdict="unknown") for q in ("3?", long)]
+    rows = [dspy.Example(question=q, verdict="know", weight=w) for q, w in (("1?", 1), ("2?", 3))]
+    rows += [dspy.Example(question=q, verdict="unknown", weight=w) for q, w in ((long, 7), ("3?", 2))]
     made = _Made(
         RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0)
     )
     learnt = [row for row in made.parts[0] if long.strip() not in row.messages[-2]["content"]]
-    assert sorted(row.weight for row in learnt) == [0.75, 0.75, 1.5]
-    third = [*rows[:3], dspy.Example(question=long, verdict="unsure")]  # of two verdicts there is enough
+    assert sorted(row.weight for row in learnt) == [0.375, 1.125, 1.5]
+    third = [*rows[:2], rows[3], dspy.Example(question=long, verdict="unsure")]  # of two verdicts there is enough
     _Made(RAISF(None), "know", lm, [Source("train", 9, Rows({"know": third}, {"know": "know"}))], random.Random(0))
-    rows.pop(2)
+    rows.pop(3)
     with pytest.raises(InputError, match="know: none of its 1 train rows of 'unknown' fits into the base's context"):
         _Made(RAISF(None), "know", lm, [Source("train", 9, Rows({"know": rows}, {"know": "know"}))], random.Random(0))
 

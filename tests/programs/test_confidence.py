@@ -114,6 +114,11 @@ def test_the_path_s_confidence_is_the_product_of_what_is_on_it() -> None:
     assert judged.confidence == 0.8  # as it always was
 
 
+def test_a_sub_question_that_was_answered_before_takes_nothing_from_the_confidence() -> None:
+    again = Node(question="q").end("duplicate", "as above", "Rome")
+    assert Node(question="Q", sub_questions=[read(0.8), again]).end("decomposed", "", "Rome").confidence == 0.8
+
+
 @pytest.mark.parametrize("source", ["judges", "path"])
 def test_an_answer_composed_of_nothing_that_was_found_has_no_support(source: Any) -> None:
     """The judges were sure on the way; the guess at its end must not pass for one whose confidence nobody knows."""

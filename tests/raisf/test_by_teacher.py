@@ -54,6 +54,38 @@ def test_a_teacher_is_asked_about_a_sample():
     assert len(lm.calls) == SAMPLED == section.rows[0][3]
 
 
+def test_failed_calls_and_those_that_cannot_be_read_are_counted_apart():
+    def teacher(fields):
+        if fields["question"] == "Q0?":
+            raise LMError("the endpoint is busy")
+        return {"verdict": "?" if fields["question"] == "Q1?" else "know"}
+
+    section = agreement_with_teacher(ScriptedLM(teacher), {"a": {"know": _judged()["know"]}}, seed=0, threads=1)
+    assert "by 6 calls; 1 failed; 1 gave nothing that can be read." in section.text and section.rows[0][3] == 4
+
+
+def test_passages_of_one_question_are_drawn_together_for_the_interval():
+    rows = [
+        {"question": f"Q{n % 2}?", "passage": f"P{n}", "gold": n % 2 == 0, "said": True, "readable": True}
+        for n in range(40)
+    ]
+    section = agreement_with_teacher(
+        ScriptedLM(lambda fields: {"verdict": "relevant"}), {"a": {"relevance": rows}}, seed=0, threads=8
+    )
+    share = section.rows[0][1]
+    assert (share.value, share.low, share.high) == (0.5, 0.0, 1.0)  # one question is all right, the other all wrong
+
+
+def test_another_seed_draws_another_sample():
+    rows = [{"question": f"Q{n}?", "passage": None, "gold": True, "said": True, "readable": True} for n in range(150)]
+    drawn = []
+    for seed in (0, 0, 1):
+        lm = ScriptedLM(lambda fields: {"verdict": "know"})
+        agreement_with_teacher(lm, {"zero-shot": {"know": rows}}, seed=seed, threads=8)
+        drawn.append({call["question"] for call in lm.calls})
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
 def test_gold_of_what_each_lm_knows_is_told_apart_where_it_differs():
     lm, of = ScriptedLM(lambda fields: {"verdict": "know"}), _judged()["know"]
     turned = {"know": [{**row, "gold": not row["gold"]} for row in of[:3]]}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from raisf import cli
+from raisf.retrieval.index import open_index
 from raisf.utils.leftovers import make_partial_folder
 from tests.raisf.conftest import run_json
 
@@ -82,6 +83,24 @@ def test_that_nothing_has_changed_and_what_was_skipped_is_told(index: Path, tmp_
     assert re.search(r"changed +nothing", told) and "skipped 1 file:" in told
     (tmp_path / "docs" / "a.odt").rename(tmp_path / "docs" / "a.markdown")
     assert run_json(capsys, *again)["changed"] is True
+
+
+def test_adding_strictly_stops_at_the_first_file_that_cannot_be_read(index: Path, tmp_path: Path, capsys):
+    (tmp_path / "docs" / "a.odt").write_text("x")
+    added = ["index", "add", str(index), str(tmp_path / "docs")]
+    assert cli.main(added) == 1
+    capsys.readouterr()
+    assert cli.main([*added, "--strict"]) == 2
+    assert "a.odt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", [[], ["add"]])
+def test_texts_are_read_in_the_encoding_that_is_told(index: Path, tmp_path: Path, action: list[str]):
+    (tmp_path / "docs" / "chess.txt").write_bytes("Schach heißt auf Isländisch skák.".encode("latin-1"))
+    folders = [str(index), str(tmp_path / "docs")] if action else [str(tmp_path / "docs"), "--out", str(index)]
+    assert cli.main(["index", *action, *folders]) == 1
+    assert cli.main(["index", *action, *folders, "--encoding", "latin-1"]) == 0
+    assert "heißt" in open_index(index)("skák", 1)[0].text
 
 
 # A command for each place after the last option, in one process: what it prints and returns, with a zero byte between.

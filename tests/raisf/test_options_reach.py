@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from raisf import cli
+from raisf.commands.calibrating import CalibrationChoice
 from raisf.commands.optimizing import PromptChoice
 from raisf.commands.options import TeacherChoice
+from raisf.optimize.optimizers.kinds_of_know import KINDS
+from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.search.filtered import Filtered
 from raisf.utils.errors import InputError
 
@@ -116,6 +119,42 @@ def test_what_is_fitted_afterwards_is_fitted_on_dev(
     monkeypatch.setattr("raisf.optimize.confidence.check_enough", lambda valset: None)
     _, given = reached(fit, "compile", *split(home, "train", "dev"), option, "--out", "o")
     assert len(given["valset"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("aim", "kinds", "price", "how", "calibrates"),
+    [
+        (None, None, None, "prompts", None),
+        ("accuracy", None, None, "prompts", ("accuracy", (), 0.01)),
+        ("cost", None, 0.2, "prompts", ("cost", (), 0.2)),
+        (None, ("truth",), None, "prompts", ("answer", ("truth",), 0.01)),
+        (None, (), None, "prompts", ("answer", KINDS, 0.01)),
+        ("answer", None, 0.2, "outcome", ("answer", (), 0.01)),  # the price is for the outcomes alone
+    ],
+)
+def test_of_calibrating(aim: Any, kinds: Any, price: Any, how: str, calibrates: Any) -> None:
+    made = CalibrationChoice(aim, kinds, price, None, False).optimizer(how, "gold", 2)
+    assert (made and (made.aim, made.know, made.call_price)) == calibrates
+    assert made is None or (made.labels, made.threads) == ("gold", 2)
+
+
+@pytest.mark.parametrize(
+    ("aim", "kinds", "asked", "own", "tried"),
+    [
+        ("answer", None, None, {}, ("verbal", "confidence")),
+        ("cost", None, None, {}, ("verbal", "confidence")),
+        ("accuracy", None, None, {}, ()),
+        (None, None, None, {}, ()),
+        ("answer", ("truth",), None, {}, ()),
+        ("answer", None, "verbal", {}, ()),
+        ("answer", None, None, {"know": "truth"}, ()),
+        ("answer", None, None, {"use_know": False}, ()),
+    ],
+)
+def test_two_kinds_of_know_are_tried_where_nobody_has_chosen(
+    aim: Any, kinds: Any, asked: Any, own: dict[str, Any], tried: Any
+) -> None:
+    assert CalibrationChoice(aim, kinds, None, None, False).by_default(RAISF(None, **own), asked) == tried
 
 
 def test_of_tuning_a_retriever(reached: Any, home: Path) -> None:

@@ -33,6 +33,9 @@ def test_what_gold_does_not_say_is_no_error(records: Any) -> None:
     assert judge_errors(several, {}, {}) == {}, "which of them suffices is told by their texts"
     texts = {"p1": ("", "It ends in the North Sea."), "p2": ("", "It rises in a lake.")}
     assert judge_errors(several, texts, {}) == {"relevance": [["0", "relevant", 0], ["0", "irrelevant", 1]]}
+    parts = {"sub_questions": ["Which river?", "Where does #1 end?"], "sub_answers": ["Elbe", "sea"]}
+    found = judge_errors({**several, "gold": {**several["gold"], **parts}}, {}, {})
+    assert found["relevance"] == [["0", "irrelevant", 1]], "of two steps no passage suffices, whatever its text"
     one["trace"]["root"] |= {"know": {"verdict": "know"}, "route": "decomposed", "passages": []}
     assert judge_errors({**one, "gold": {}}, {}, {}) == {}, "the answer is not from memory"
 

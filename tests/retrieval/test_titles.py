@@ -32,6 +32,8 @@ def test_a_file_name_is_a_title_where_it_says_something(name: str, title: str):
     [
         (" The  Danube ", "The Danube"),
         ("the danube", "the danube"),
+        ("UN", "UN"),
+        ("IV", "File Name"),
         ("Microsoft Word - danube_report.docx", "Danube Report"),
         *(
             (told, "File Name")

@@ -141,6 +141,31 @@ def test_a_question_under_way_ends_on_what_it_began_with(
         assert set(ask(server.url, "Where?", program="own")[-1]["answer"].split(", ")) == {"Old", "New"}
 
 
+def test_a_program_opened_before_a_change_follows_it_though_another_was_opened_after(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    before = RAG(open_folder(folder), k=3)
+    add(folder, "The new town hall stands in Oltrey.", 2000)
+    both = {"before": before, "after": RAG(open_folder(folder), k=3)}
+    service = Service({name: Served(name, program) for name, program in both.items()}, Limits(rate=0))
+    with IndexesWatched(service):
+        until(lambda: len(service.served["before"].retriever("town hall", 5)) == 2)
+
+
+def test_a_change_of_one_index_leaves_programs_over_another_theirs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "REFRESH", 0.02)
+    other = build_index([Passage("x", "A town hall.", "Other")], folder.with_name("other"), "bm25", progress=False)
+    both = {"one": RAG(open_folder(folder), k=3), "other": RAG(other, k=3)}
+    service = Service({name: Served(name, program) for name, program in both.items()}, Limits(rate=0))
+    with IndexesWatched(service):
+        add(folder, "The new town hall stands in Oltrey.", 2000)
+        until(lambda: len(service.served["one"].retriever("town hall", 5)) == 2)
+        assert service.served["other"].program is both["other"]
+
+
 def test_what_cannot_be_opened_changes_nothing(
     service: Service, folder: Path, start: Any, ask: Any, caplog: Any
 ) -> None:

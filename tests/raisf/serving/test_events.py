@@ -116,6 +116,14 @@ def test_a_requests_budget_holds(server: Any, ask: Any) -> None:
     assert done["trace"]["cost"]["lm_calls"] == 3 and done["trace"]["root"]["route"] == "budget"
 
 
+@pytest.mark.parametrize("limit", ["max_calls", "max_seconds"])
+def test_no_request_raises_the_servers_own_limits(make: Any, start: Any, ask: Any, limit: str, script: Any) -> None:
+    script.pause = 0.2
+    with start(make(Limits(rate=0, **{limit: 1}))) as server:
+        done = ask(server.url, ask.sea, **{limit: 60})[-1]
+    assert done["trace"]["root"]["route"] == "budget" and f"{limit}=1" in done["trace"]["root"]["reason"]
+
+
 @pytest.mark.parametrize("path", ["/ask", "/v1/chat/completions"])
 def test_calls_that_nobody_counts_are_not_said_to_be_limited(
     server: Any, service: Service, ask: Any, path: str
@@ -277,9 +285,10 @@ def test_the_log_holds_questions_only_if_asked(make: Any, start: Any, ask: Any, 
     for log_questions in (False, True):
         caplog.clear()
         with start(make(log_questions=log_questions)) as server:
-            ask(server.url, "number 7 of Velm")
+            cost = ask(server.url, "number 7 of Velm")[-1]["trace"]["cost"]
         (row,) = [json.loads(record.message) for record in caplog.records if record.name == "raisf.serving"]
         assert row["outcome"] == "answered" and row["lm_calls"] == 2 and ("Velm" in json.dumps(row)) == log_questions
+        assert row["tokens"] == cost["prompt_tokens"] + cost["completion_tokens"]
 
 
 def test_the_log_says_why_a_question_was_not_answered(make: Any, start: Any, ask: Any, caplog: Any) -> None:
@@ -299,12 +308,14 @@ def test_the_log_says_why_a_question_was_not_answered(make: Any, start: Any, ask
 def test_figures_for_prometheus(server: Any, ask: Any) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
-    ask(server.url, "number 1")
+    cost = ask(server.url, "number 1")[-1]["trace"]["cost"]
     with ask_get(f"{server.url}/metrics") as response:
         families = {family.name: family for family in text_string_to_metric_families(response.read().decode())}
     (questions,) = [sample for sample in families["raisf_questions"].samples if sample.name.endswith("_total")]
     assert questions.labels == {"program": "ra-isf", "outcome": "answered"} and questions.value == 1
     assert families["raisf_lm_calls"].samples[0].value == 2
+    tokens = {one.labels["kind"]: one.value for one in families["raisf_tokens"].samples if one.name.endswith("_total")}
+    assert tokens == {"prompt": cost["prompt_tokens"], "completion": cost["completion_tokens"]}
 
 
 def ask_get(url: str) -> Any:
