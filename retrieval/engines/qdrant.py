@@ -164,7 +164,7 @@ def connect_qdrant(url: str) -> tuple[Any, str]:
     try:
         from qdrant_client import QdrantClient  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise InputError("Qdrant needs the package qdrant-client: install the extra `qdrant`") from error
+        raise InputError("Qdrant needs qdrant-client: pip install 'raisf[qdrant]'") from error
     with warnings.catch_warnings():  # that a key goes over http, which a server on this machine may well have
         warnings.simplefilter("ignore", UserWarning)
         client = QdrantClient(
