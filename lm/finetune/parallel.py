@@ -7,6 +7,7 @@ for it then opens like one of its own. So a kill at any point costs two minutes,
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -61,13 +62,17 @@ def share_out(
         },
     )
     threads = max(1, torch.get_num_threads() // training.processes)
+    watched, held = os.pipe()  # `held` is this process's alone, and closes when it ends, however it ends
     try:
         done = subprocess.run(
             command(training.processes, job),
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            stdin=watched,
             stdout=subprocess.DEVNULL,
         )
     finally:
+        os.close(held)
+        os.close(watched)
         job.unlink(missing_ok=True)
     if done.returncode:
         raise RaisfError(
@@ -89,6 +94,7 @@ def work(job: Path) -> None:
     import torch
     from accelerate import Accelerator
 
+    threading.Thread(target=_end_with_asker, daemon=True).start()
     given = read_json(job)
     # Before the model: it goes to the GPU that this chooses.
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
@@ -99,6 +105,12 @@ def work(job: Path) -> None:
     shown = given["progress"] and accelerator.is_main_process
     finish(run, Path(given["checkpoint"]), given["identity"], given["name"], shown)
     accelerator.end_training()
+
+
+def _end_with_asker() -> None:
+    """Ends this process when the one that asked for the training has ended, with which standard input does."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
 
 
 if __name__ == "__main__":

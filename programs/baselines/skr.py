@@ -107,6 +107,14 @@ class SKR(Program):
         # A plain value, so that the records of a run are bound to what the program had learnt.
         self.fitted = None if cases is None else digest(cases)
 
+    def check_fitted(self) -> None:
+        """Raise InputError where there are no cases that could vote."""
+        if not self.cases:
+            raise InputError(
+                "skr-knn has not been fitted: compile it (raisf compile --program skr-knn, or raisf.FitSKR), or load "
+                "an artifact of a fitted one"
+            )
+
     def _answer(self, run: Run, question: str) -> Node:
         with run.node(question) as node:
             node.know = self._knows(question)
@@ -117,12 +125,8 @@ class SKR(Program):
         return node
 
     def _knows(self, question: str) -> Judgement:
-        if not self.cases:
-            raise InputError(
-                "skr-knn has not been fitted: compile it (raisf compile --program skr-knn, or raisf.FitSKR), or load "
-                "an artifact of a fitted one"
-            )
-        helped = [case["helped"] for case in self.cases]
+        self.check_fitted()
+        helped = [case["helped"] for case in self.cases or []]
         nearest = (self._vectors() @ embed([question])[0]).argsort(kind="stable")[::-1][: self.neighbours]
         share, knows = vote([helped[i] for i in nearest], helped)
         return Judgement(verdict="know" if knows else "unknown", probability=share)

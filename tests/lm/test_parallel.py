@@ -1,7 +1,9 @@
 """If these failed, a judge trained on several GPUs would be another than the one trained on one."""
 
+import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,17 @@ from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
 
 QUICK = Training(epochs=2, batch_size=4, rank=4, learning_rate=2e-2)
+LONG = replace(QUICK, processes=2, epochs=4000, patience=4000, learning_rate=1e-6)
+LONG_RUN = """
+import sys
+from pathlib import Path
+from raisf.lm.finetune.lora import train
+from raisf.lm.local.model import LocalLM
+from tests.lm.test_parallel import LONG, rows
+
+lm = LocalLM(sys.argv[1], cache=False)
+train(lm, rows(lm), rows(lm), Path(sys.argv[2]), LONG, progress=False)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +90,20 @@ def test_several_processes_learn_what_one_learns(lm: LocalLM, alone: Path, tmp_p
         assert [one["loss"], one["train_loss"]] == pytest.approx([other["loss"], other["train_loss"]], abs=2e-3)
     assert report["tokens"] == single["tokens"] and report["settings"]["processes"] == processes
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.mark.slow
+def test_no_process_trains_on_where_the_one_that_asked_for_it_was_killed(lm: LocalLM, tmp_path: Path) -> None:
+    """They wrote into the checkpoint of the next start, and kept its GPUs."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    command = [sys.executable, "-c", LONG_RUN, lm.base, str(tmp_path)]
+    asking = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
+    while not list(tmp_path.glob(".*.safetensors")):
+        assert asking.poll() is None, "it never got going"
+        time.sleep(0.1)
+    asking.kill()
+    asking.communicate(timeout=60)  # all of them hold its standard error: it ends with the last
 
 
 def test_the_processes_are_started_as_torchrun_wants_it(tmp_path: Path) -> None:

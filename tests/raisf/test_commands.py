@@ -120,6 +120,19 @@ def test_ctrl_c_while_indexing_leaves_the_old_index_as_it_was(home, tmp_path, ca
     assert not list(home.glob(".index*"))
 
 
+def test_ctrl_c_while_a_library_makes_its_classes_is_no_failure(capsys, monkeypatch):
+    """Python 3.11 wraps it in a RuntimeError, which ended in a traceback and exit code 1."""
+    from raisf.commands.eval import eval_command
+
+    class Field:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(eval_command, "callback", lambda **_: type("Imported", (), {"field": Field()}))
+    assert cli.main(["eval", "--test", "questions.jsonl"]) == 130
+    assert "interrupted: run the same command again" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["world", "index", "compile", "pocket train"])
 def test_a_folder_with_other_things_is_never_replaced(command, home, tmp_path, capsys):
     thesis = tmp_path / "precious" / "thesis.txt"

@@ -97,6 +97,24 @@ def test_rows_can_be_run_by_their_labels_commas_and_all(world, out, capsys):
     assert "--only is not for all: leave it out" in " ".join(capsys.readouterr().err.split())
 
 
+def test_a_second_command_is_kept_out_of_a_folder_while_the_first_writes_into_it(world, out, capsys, monkeypatch):
+    """It left out the rows that the first was answering, and its table took the place of the whole one."""
+    codes, answer = [], Workspace.answer
+
+    def meanwhile(*asked):
+        codes.append(_run("blendfilter-main", world, out, "--zero-shot", "--only", "direct"))
+        return answer(*asked)
+
+    monkeypatch.setattr(Workspace, "answer", meanwhile)
+    assert _run("table1", world, out, "--only", "direct,rag", "--json") == 0 and codes == [2]
+    shown = capsys.readouterr()
+    assert f"another experiment is writing into {out}: wait for it" in " ".join(shown.err.split())
+    (first, *_) = json.loads(shown.out)["experiments"]["table1"]
+    assert [row["exact match"]["n"] for row in first["rows"]] == [4, 4]
+    monkeypatch.setattr(Workspace, "answer", answer)
+    assert _run("blendfilter-main", world, out, "--zero-shot", "--only", "direct") == 0
+
+
 @pytest.mark.slow
 def test_a_sweep_is_a_figure_and_answers_are_shared_between_experiments(world, out, monkeypatch):
     assert _run("blendfilter-queries", world, out) == 0

@@ -137,6 +137,10 @@ class Command(click.Command):
                     ctx.exit(result.exit_code)
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(str(interrupt) or self.resume) from None
+        except RuntimeError as error:  # Python 3.11 makes one of what strikes in a __set_name__, as during an import
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt(self.resume) from None
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The arguments and options under their headings."""

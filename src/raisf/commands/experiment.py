@@ -185,7 +185,8 @@ def experiment_command(
     from raisf.experiments.learning import check_bases
     from raisf.experiments.workspace import Workspace
     from raisf.reports.markdown import check_page
-    from raisf.reports.report import check_folder
+    from raisf.reports.report import LOCK, check_folder
+    from raisf.utils.files import locked
 
     told = {"--bases": bases, "--sizes": sizes, "--ways": ways, "--rows": rows, "--zero-shot": zero_shot}
     told |= {"--teacher": teacher.teacher, "--variant": variant != "weights", "--page": choice.page}
@@ -198,29 +199,30 @@ def experiment_command(
     check_bases({"--base": (base,), "--bases": bases or ()})
     options: dict[str, Any] = {"engine": engine, "index": index, "rows": rows, "seed": seed, "threads": threads}
     options |= {"checkpoint": checkpoint, "base": base, "teacher": labeller}
-    if name == REAL:
-        lm = replace(lm.decided(), max_tokens=lm.max_tokens or MOST_TOKENS)
+    with locked(out / LOCK, f"another experiment is writing into {out}: wait for it, or give another --out"):
+        if name == REAL:
+            lm = replace(lm.decided(), max_tokens=lm.max_tokens or MOST_TOKENS)
+            with asked_on(ray, lm):
+                return _real_text(out, data, choice, lm, n, options)
+        variants = choice.of_papers()
+        if data is None and not (data := out / "made" / "world").exists():
+            write_world(data)
+        workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, given=variants, **options)
+        lm = workspace.lm
+        facts: dict[str, Any] = {
+            "data": f"{data}, {len(workspace.test)} test questions",
+            "language model": spoken_to(lm),
+            "base of the judges": base or lm.spec,
+            "teacher": labeller.model if labeller else None,
+            **choice.facts,
+            "index": None,  # by experiment
+            "passages left out": AS_GIVEN if index else None,
+            "seed": seed,
+            **_made_by(),
+        }
+        shown = {"few_shot": not zero_shot, "variant": variant, "only": choice.only}
         with asked_on(ray, lm):
-            return _real_text(out, data, choice, lm, n, options)
-    variants = choice.of_papers()
-    if data is None and not (data := out / "made" / "world").exists():
-        write_world(data)
-    workspace = Workspace(out, data, lm=lm, n=n, bases=bases, sizes=by_way, given=variants, **options)
-    lm = workspace.lm
-    facts: dict[str, Any] = {
-        "data": f"{data}, {len(workspace.test)} test questions",
-        "language model": spoken_to(lm),
-        "base of the judges": base or lm.spec,
-        "teacher": labeller.model if labeller else None,
-        **choice.facts,
-        "index": None,  # by experiment
-        "passages left out": AS_GIVEN if index else None,
-        "seed": seed,
-        **_made_by(),
-    }
-    shown = {"few_shot": not zero_shot, "variant": variant, "only": choice.only}
-    with asked_on(ray, lm):
-        return _papers(out, PAPERS if name == "all" else (name,), workspace, choice.page, facts, shown)
+            return _papers(out, PAPERS if name == "all" else (name,), workspace, choice.page, facts, shown)
 
 
 def _papers(

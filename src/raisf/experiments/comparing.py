@@ -59,7 +59,7 @@ def compare(
         The report: `results` (JSON values), `sections` (its tables by name) and `records` (by label and question id).
 
     Raises:
-        InputError: No program, no questions, or `out` holds other things.
+        InputError: No program, one that has to be fitted and is not, no questions, or `out` holds other things.
         LMError: The LM failed on ten questions in a row, or on all there are; or most outputs of a program or judge
             could not be read (what `out` keeps is written).
     """
@@ -67,6 +67,7 @@ def compare(
     from raisf.evaluation.readability import check_readable
     from raisf.evaluation.runner import check_can_be_asked
     from raisf.evaluation.seen import seen_by
+    from raisf.programs.baselines.skr import SKR
     from raisf.reports.report import check_folder, output_counts, report_of
 
     if not programs or not isinstance(programs, Mapping):
@@ -74,6 +75,8 @@ def compare(
         raise InputError(f"no program to compare{found}: give some by label, such as {{'rag': raisf.RAG(index)}}")
     for program in programs.values():
         check_can_be_asked(program)
+        if isinstance(program, SKR):
+            program.check_fitted()
     _warn_of_no_common_lm(programs)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asked_anew(programs.values()))

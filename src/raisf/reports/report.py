@@ -34,6 +34,8 @@ COSTS = {
     "seconds": "seconds",
 }
 PAGE = "report.html"
+LOCK = ".lock"
+"""What keeps a second command out of a folder while one is writing into it; it stays there, empty."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def check_folder(out: Path, parts: Collection[str] = ("records", "judges", "made
         InputError: It does.
     """
     if out.is_dir():
-        files = strangers(out, *parts)
-        others = strangers(out, *parts, "*.csv", "*.json", "*.html", "*.svg", "*.md")
+        files = strangers(out, LOCK, *parts)
+        others = strangers(out, LOCK, *parts, "*.csv", "*.json", "*.html", "*.svg", "*.md")
         if others or (files and not _is_report(out, parts)):
             told = ", ".join((others or files)[:3])
             raise InputError(f"{out} holds other things ({told}): give a new folder")
