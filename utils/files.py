@@ -338,7 +338,7 @@ def replacing(path: Path) -> Iterator[Path]:
     with naming_full_disk(path), make_partial_file(path) as temporary:
         try:
             yield temporary
-            with temporary.open("rb") as written:  # else some file systems rename it before its bytes are on the disk
+            with temporary.open("r+b") as written:  # else some file systems rename it before its bytes are on the disk
                 os.fsync(written.fileno())
             temporary.replace(path)
         except BaseException:
