@@ -97,13 +97,15 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
     check_name(meta)
     check_writable(path.parent)
     Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)  # where a link leads to
-    _read_meta(meta)  # a stranger's is refused before a file is made beside it
+    _read_meta(meta, path)  # a stranger's is refused before a file is made beside it
     with path.open("a+", encoding="utf-8") as lines:
         _lock(lines, path)
-        found = _read_meta(meta)
-        if found is None and path.stat().st_size > 0:
+        found = _read_meta(meta, path)
+        if found is None and path.stat().st_size > 0 and not (fresh and _holds_records(path)):
+            anew = "delete both (--fresh does, in Python fresh=True) to begin anew, or " if _holds_records(path) else ""
             raise InputError(
-                f"{path} holds something, but {meta.name}, which says whose records, is missing: {_ELSEWHERE}"
+                f"{path} holds something, but {meta.name}, which says whose records, is missing or damaged: {anew}"
+                f"{_ELSEWHERE}"
             )
         if fresh:
             lines.truncate(0)
@@ -203,11 +205,16 @@ def _heal(lines: IO[str]) -> None:
         lines.truncate(whole)
 
 
-def _read_meta(meta: Path) -> dict[str, Any] | None:
-    """What is said of the records; None where nothing is."""
+def _read_meta(meta: Path, records: Path) -> dict[str, Any] | None:
+    """What is said of the records; None where nothing is, or where a power cut has damaged it."""
     if not meta.exists():
         return None
-    found = read_json(meta)
+    try:
+        found = read_json(meta)
+    except InputError:
+        if _holds_records(records) or (meta.is_file() and not meta.read_bytes().strip(b"\0")):
+            return None
+        raise
     if not isinstance(found, dict) or not {"format", "program", "test"} <= found.keys():
         raise InputError(f"{meta}, which would say whose records these are, holds something else: {_ELSEWHERE}")
     return found

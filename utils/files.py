@@ -69,9 +69,12 @@ def read_json(path: Path | str) -> Any:
     Raises:
         InputError: The file is missing, is not UTF-8, or is not JSON.
     """
-    text = _read_text(Path(path))
+    path = Path(path)
+    check_file(path)
     try:
-        return ujson.loads(text)
+        return ujson.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
     except ValueError as error:
         raise InputError(f"{path} is not JSON ({error}); make it again or give another file") from error
 
@@ -317,19 +320,12 @@ def _sha256_at(path: Path, modified: int, size: int) -> str:
     return sha256_file(path)
 
 
-def _read_text(path: Path) -> str:
-    check_file(path)
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
-
-
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new file to write that takes `path`'s place when the block ends well, and goes away when it does not.
 
-    Where `path` is a link, the file that it leads to is replaced, and the link stays.
+    Where `path` is a link, the file that it leads to is replaced, and the link stays. After a power cut, too, there is
+    the old file or the whole new one.
 
     Raises:
         InputError: `path` is no file: a folder, a pipe or a device, such as /dev/null.
@@ -342,6 +338,8 @@ def replacing(path: Path) -> Iterator[Path]:
     with naming_full_disk(path), make_partial_file(path) as temporary:
         try:
             yield temporary
+            with temporary.open("r+b") as written:  # else some file systems rename it before its bytes are on the disk
+                os.fsync(written.fileno())
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """The judges' training sets as files, each row with where it comes from (Liu et al. 2024, appendix A)."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ from raisf.utils.leftovers import strangers
 from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 from raisf.utils.usage import tell_resumed
+
+logger = logging.getLogger(__name__)
 
 # Questions after which what is collected is safe on disk.
 CHUNK = 50
@@ -161,7 +164,8 @@ def _check_ids(trainset: Sequence[dspy.Example]) -> None:
 def _check_own(folder: Path) -> None:
     if (folder / _STATE).is_file() or not folder.is_dir():
         return
-    if strangers(folder, _LOCK):
+    rows = (_JOURNAL, *(f"{judge}.jsonl" for judge in JUDGES)) if (folder / _LOCK).is_file() else ()
+    if strangers(folder, _LOCK, *rows):
         raise InputError(f"{folder} holds other things: give a new folder")
 
 
@@ -169,8 +173,17 @@ def _open(folder: Path, made: str) -> Journal:
     """The folder's journal, begun if there is none."""
     if not (folder / _STATE).is_file():
         write_json(folder / _STATE, {"made": made, "format": FORMAT})
-        return Journal(folder / _JOURNAL)
-    found = read_json(folder / _STATE)
+        journal = Journal(folder / _JOURNAL)
+        if journal.found:
+            logger.warning("%s had no %s: its rows are taken to be this command's", folder, _STATE)
+        return journal
+    try:
+        found = read_json(folder / _STATE)
+    except InputError as error:
+        raise InputError(
+            f"{folder / _STATE} cannot be read, and it alone says whose rows {_JOURNAL} holds: delete it, if they are "
+            "of this very program, LM, teacher and training file, to go on with them, or give a new folder"
+        ) from error
     if found.get("format") != FORMAT:
         raise InputError(
             f"{folder} was collected by an earlier version, which labelled or kept rows otherwise: give a new folder"

@@ -114,7 +114,7 @@ class TuneRetriever(Teleprompter):
 
         Its `compile_report` has `curve`, a point an epoch: train_kl (nats), and on the validation questions kl,
         likelihood (the one to be expected of a passage), and found (the share with a gold passage among the first 5,
-        where questions have gold_pids); best_epoch; lm_calls.
+        where questions have gold_pids); best_epoch; lm_calls, those of an earlier call that was stopped included.
 
         Args:
             student: With `answer_from`, whose LM in this process is asked, and a dense index; or a module that contains
@@ -158,7 +158,7 @@ class TuneRetriever(Teleprompter):
                 "valset": len(valset),
                 "curve": curve,
                 "best_epoch": best_epoch,
-                "lm_calls": reader.calls,
+                "lm_calls": len(reader.asked),
             }
             learner.reindex(
                 learner.publish(self.checkpoint, {**report, "queries": learnt_from(dense, trainset, valset)}),
@@ -276,7 +276,8 @@ class _Reader:
                 f"the likelihood of an answer is asked of an LM in the process, in the compact format and without a "
                 f"LoRA adapter, and not of {getattr(lm, 'model', lm)}: give --lm pocket or --lm local/..."
             )
-        self.lm, self._adapter, self.calls = lm, adapter, 0
+        self.lm, self._adapter = lm, adapter
+        self.asked = set[str]()  # the published model tells how many: as many after a kill as without one
 
     def identity(self, examples: Sequence[Any]) -> str:
         """A digest of all that decides the likelihoods, but for the passages, which name themselves."""
@@ -300,7 +301,7 @@ class _Reader:
         texts = [self._before(example.question, passage) for passage in passages]
         keys = [digest([text, answer]) for text in texts]
         new = {key: (text, f" {answer}") for key, text in zip(keys, texts, strict=True) if key not in self.journal}
-        self.calls += len(new)
+        self.asked.update(keys)
         for key, (logprob, tokens) in zip(new, self.lm.logprobs([*new.values()]), strict=True):
             self.journal.add(key, math.exp(logprob / max(1, tokens)))
         return [self.journal.get(key) for key in keys]

@@ -88,6 +88,26 @@ def test_answers_out_of_a_cache_are_never_taken_for_others(tmp_path: Path) -> No
     assert files[0].name == f"says-{before}.jsonl" and files[1].name != files[0].name
 
 
+@pytest.mark.parametrize("left", ["", "\0\0\0", '{"format": 1, "prog'])
+def test_records_whose_owner_a_power_cut_has_damaged_are_dropped_by_fresh_alone(tmp_path: Path, left: str) -> None:
+    """Nothing but another file helped."""
+    out, meta = tmp_path / "r.jsonl", tmp_path / "r.meta.json"
+    assert right("two", out) == 1.0
+    meta.write_text(left)
+    with pytest.raises(InputError, match=r"r\.meta\.json, .* is missing or damaged: delete both \(--fresh does"):
+        right("two", out)
+    assert len(list(read_jsonl(out))) == 1
+    assert right("three", out, fresh=True) == 0.0 and right("three", out) == 0.0
+    out.unlink()
+    meta.write_text("")
+    assert right("two", out) == 1.0, "it says nothing of nothing"
+    out.write_text("mine")
+    meta.write_text("")
+    with pytest.raises(InputError, match="missing or damaged: give another file"):
+        right("two", out, fresh=True)
+    assert out.read_text() == "mine"
+
+
 def test_two_files_never_share_what_says_whose_they_are(tmp_path: Path) -> None:
     """`run` and `run.jsonl` did: after one was begun anew, the other's answers were another program's."""
     assert right("two", tmp_path / "run.jsonl") == 1.0

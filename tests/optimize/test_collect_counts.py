@@ -1,13 +1,18 @@
-"""What collecting counts: if these failed, a teacher would seem cheaper, or an agreement surer, than it is."""
+"""What collecting counts: if these failed, a teacher would seem cheaper, or an agreement surer, than it is.
+
+And what was paid for once would be paid for again.
+"""
 
 from pathlib import Path
 from typing import Any
 
 import dspy
+import pytest
 
 from raisf.optimize.judges.collect import collect
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
+from raisf.utils.errors import InputError
 from tests.scripted import ScriptedLM
 
 
@@ -58,3 +63,27 @@ def test_a_question_that_stands_there_twice_is_unfinished_once(tmp_path: Path) -
     program = RAISF(lambda query, k: [Passage("1", "Ada was born in Rome.")])
     program.set_lm(ScriptedLM(reply))
     assert collect(program, asked + asked[:1], tmp_path / "j", threads=1, progress=False)["unfinished"] == 1
+
+
+def test_labels_whose_owner_is_lost_are_taken_up_once_the_user_says_whose_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message said to make the file again, and without it the folder was a stranger's."""
+    folder, asked = tmp_path / "j", [question(f"Q{number} about Ada?") for number in range(3)]
+    teacher = ScriptedLM(lambda fields: {"verdict": "relevant", "sub_questions": ["a?", "b?"]})
+    whole, paid = collected(asked, folder, teacher), len(teacher.calls)
+    (folder / "collected.json").write_text("")
+    with pytest.raises(InputError, match=r"collected\.json cannot be read, .* delete it, .* or give a new folder"):
+        collected(asked, folder, teacher)
+    (folder / "collected.json").unlink()
+    assert collected(asked, folder, teacher)["rows"] == whole["rows"] and len(teacher.calls) == paid
+    assert "j had no collected.json: its rows are taken to be this command's" in caplog.text
+    caplog.clear()
+    collected(asked, folder, teacher)
+    assert not caplog.records
+    with pytest.raises(InputError, match="another program, LM, teacher"):
+        collected(asked[:1], folder, teacher)
+    (folder / "collected.json").unlink()
+    (folder / ".lock").unlink()  # as it would be another's journal.jsonl
+    with pytest.raises(InputError, match="holds other things"):
+        collected(asked, folder, teacher)

@@ -193,9 +193,14 @@ def test_a_second_call_after_a_kill_asks_the_lm_only_what_is_missing(
     with pytest.raises(KeyboardInterrupt):
         tune_retriever(replug(index), **sets, **places)
     assert not (tmp_path / "m").exists()
-    tune_retriever(replug(index), **sets, **places)
+    tuned = tune_retriever(replug(index), **sets, **places)
     assert len(asked) == 40 and len(set(asked)) == 32  # the eight that were cut off are asked again
     assert list((tmp_path / "w").glob("*.jsonl")) == []
+    # Else programs over it would be others, whose records are not found.
+    places = {name: tmp_path / "undisturbed" / name for name in places}
+    whole = tune_retriever(replug(index), **sets, **places)
+    assert tuned.compile_report == whole.compile_report
+    assert tuned.retriever.manifest.checkpoint_sha256 == whole.retriever.manifest.checkpoint_sha256
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6))

@@ -206,6 +206,18 @@ def _once_in_three_fails(lm, broken, fields):
     return {"verdict": "irrelevant" if "passage" in fields else "unknown", "answer": "x", "sub_questions": ["a?", "b?"]}
 
 
+def test_judges_whose_kept_reports_a_power_cut_has_emptied_are_asked_again(home, tmp_path, caplog):
+    """A comparison stopped there, after all of its answers."""
+    program, examples = RAISF(open_index(home / "index"), k=2), load_questions(home / "world/test.jsonl")[:2]
+    lm = ScriptedLM(lambda fields: {"verdict": "know", "answer": "x", "sub_questions": ["a?", "b?"]})
+    program.set_lm(lm)
+    whole, asked = judge_all({"x": program}, examples, tmp_path, threads=1), len(lm.calls)
+    (kept,) = tmp_path.glob("ra-isf-*.json")
+    kept.write_text("")
+    assert judge_all({"x": program}, examples, tmp_path, threads=1) == whole and len(lm.calls) == 2 * asked
+    assert f"{kept} cannot be read: these judges are asked again" in caplog.text and read_json(kept)
+
+
 def test_judges_are_asked_again_when_their_gold_changes(home, tmp_path, caplog):
     program, examples = RAISF(open_index(home / "index"), k=2), load_questions(home / "world/test.jsonl")[:4]
     program.set_lm(ScriptedLM(lambda fields: _once_in_three_fails(None, False, fields)))

@@ -125,6 +125,10 @@ def test_what_another_version_made_is_dropped_even_if_that_is_stopped(tmp_path, 
             drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
     drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == kept
+    (tmp_path / "index-bm25").mkdir()
+    (tmp_path / "made-from.json").write_text("")  # as a power cut may leave it
+    drop_stale(tmp_path, {"lm": "two"}, "index", "prompts")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == kept
 
 
 @pytest.mark.parametrize("question", ["Who was it?", 'Who said "no" to $5?', "What is Rome's `river`\\?"])

@@ -2,10 +2,10 @@
 
 import json
 import threading
-from pathlib import Path
 
 import pytest
 
+import raisf
 from raisf import cli
 from raisf.experiments import tables
 from raisf.experiments.catalog import EXPERIMENTS, Experiment
@@ -344,6 +344,6 @@ def test_the_page_names_the_index_that_an_encoder_of_ones_own_made(data, endpoin
     indexes = Workspace(tmp_path / "out", data("nq", test=BORN), **options).indexes
     named = indexes.named([None])
     assert "index-dense-contriever-msmarco-" in named
-    Path(named).mkdir()
+    raisf.index(["Ada was born in Ulm."], engine="bm25", out=named)
     indexes._missing_in = lambda path: 0
     assert str(indexes.path()) == named, "what is there is not made again"

@@ -81,6 +81,18 @@ def test_a_table_of_an_earlier_command_is_told_with_what_it_was_run_with(tmp_pat
     assert "provenance says: data: w, 200 test questions; language model: pocket; teacher: none." in page
 
 
+def test_an_experiment_whose_results_a_power_cut_has_emptied_is_told_and_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("table1", "table2"):
+        section = Section(name.upper(), ["program"], [["a"]], "", None)
+        write_experiment(tmp_path, name, {"data": "w", "language model": "pocket"}, [section], {})
+        (tmp_path / "table1/results.json").write_text("")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "TABLE2" in page and "TABLE1" not in page
+    assert "table1/results.json cannot be read: table1 is not on the page until it is run again" in caplog.text
+
+
 def test_an_experiments_page_begins_with_what_its_own_lm_answered(tmp_path: Path) -> None:
     """Above another LM's name stood the best row of the first table in the folder, whoever had answered it."""
     for name, lm, right in (("table1", "pocket", 0.9), ("table2", "pocket-tiny", 0.2)):

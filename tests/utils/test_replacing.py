@@ -30,6 +30,22 @@ def test_a_path_that_is_no_utf_8_is_written_and_read_again(tmp_path: Path) -> No
     assert "índice" in (tmp_path / "manifest.json").read_text("utf-8")
 
 
+def test_a_file_is_on_the_disk_before_it_takes_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut left an empty file in the place of the old one, on file systems that do not see to it themselves."""
+    path, flushed, fsync = tmp_path / "kept.json", list[tuple[bytes, str]](), os.fsync
+
+    def flush(descriptor: int) -> None:
+        flushed.append((os.pread(descriptor, 100, 0), path.read_text()))
+        fsync(descriptor)
+
+    write_json(path, 1)
+    monkeypatch.setattr(os, "fsync", flush)
+    write_json(path, 2)
+    assert flushed == [(b"2\n", "1\n")] and read_json(path) == 2
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()

@@ -232,12 +232,13 @@ def _judge(
 ) -> tuple[dict[str, Any], list[str]]:
     """The reports of a program's judges, and why others have none: the questions may have no such gold."""
     from raisf.experiments.judging import judge_alone
+    from raisf.experiments.kept import read_kept
     from raisf.optimize.judges.predictor_roles import judges_of
-    from raisf.utils.files import read_json, write_json, write_jsonl
+    from raisf.utils.files import write_json, write_jsonl
     from raisf.utils.journal import Journal
 
     journal = Journal(path.with_suffix(".jsonl"))  # of a judge that was stopped on the way
-    kept: dict[str, Any] = read_json(path) if path.is_file() else {}
+    kept: dict[str, Any] = read_kept(path, "these judges are asked again") or {}
     found, untold, has = dict(kept), list[str](), judges_of(program)
     for judge in [judge for judge in PREDICTORS if judge in has]:
         verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from raisf import __version__
 from raisf.data.world.generator import HOME_SEED
 from raisf.evaluation import QUESTIONS
+from raisf.experiments.kept import read_kept
 from raisf.experiments.opening import POCKET, LMChoice, open_fitting, open_program, without_cache
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.display import as_text, console
-from raisf.utils.files import read_json, sha256_file, write_json
+from raisf.utils.files import sha256_file, write_json
 
 if TYPE_CHECKING:
     from raisf.programs.trace import Trace
@@ -114,7 +115,7 @@ def drop_stale(out: Path, made_from: dict[str, Any], *names: str) -> None:
     """
     made_from = {"version": __version__, **made_from}
     stamp = out / "made-from.json"
-    if stamp.is_file() and read_json(stamp) != made_from:
+    if stamp.is_file() and read_kept(stamp, "what was made is made again") != made_from:
         for old in (out / f"{name}-{engine}" for name in names for engine in DEMO_ENGINES):
             if old.is_dir():
                 shutil.rmtree(old)

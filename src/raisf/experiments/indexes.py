@@ -1,5 +1,6 @@
 """The indexes of an experiment's corpus: one an engine, and one whose queries are tuned to the LM that answers."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raisf.experiments.kept import read_kept
 from raisf.experiments.provenance import without_credentials
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.utils.errors import InputError
@@ -16,6 +18,8 @@ from raisf.utils.urls import is_address
 if TYPE_CHECKING:
     from raisf.retrieval.passage import Passage
     from raisf.retrieval.store.manifest import IndexManifest
+
+logger = logging.getLogger(__name__)
 
 # Training questions that REPLUG's retriever learns from: each costs the LM 20 passages.
 LSR_QUESTIONS, LSR_VALIDATION = 200, 50
@@ -60,7 +64,7 @@ class Indexes:
         return ", ".join(without_credentials(str(one)) for one in found) or None
 
     def path(self, engine: str | None = None) -> Path | str:
-        """An engine's index, made if there is none yet.
+        """An engine's index, made if there is none yet, or what there is is damaged.
 
         Raises:
             InputError: There is nothing to make it of: no corpus, or a given index whose passages are elsewhere; or the
@@ -73,7 +77,7 @@ class Indexes:
             return self.given
         name: Any = engine or self.engine
         path = self._folder_of(name)
-        if not path.exists():
+        if not _stands(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # The closed world's published figures are the untrained checkpoint's.
             default = MINILM if name != "bm25" and self.corpus.with_name("world.json").is_file() else None
@@ -107,7 +111,7 @@ class Indexes:
             )
 
     def tuned(self, program: Any, train: Sequence[Any], dev: Sequence[Any], name: str, seed: int) -> Path:
-        """A dense index whose queries an LM's likelihoods have taught (REPLUG's LSR), made if there is none yet.
+        """A dense index whose queries an LM's likelihoods have taught (REPLUG's LSR), made likewise.
 
         Args:
             program: REPLUG over the dense index, with the LM.
@@ -121,7 +125,7 @@ class Indexes:
         from raisf.optimize.optimizers.lsr import Tuning, tune_retriever
 
         path = self.folder / f"index-lsr-{name}"
-        if not path.exists():
+        if not _stands(path):
             rng = random.Random(seed)
             drawn = [up_to(part, most, rng) for part, most in ((train, LSR_QUESTIONS), (dev, LSR_VALIDATION))]
             folders: dict[str, Any] = {"checkpoint": self.folder / f"lsr-{name}", "index": path}
@@ -164,13 +168,15 @@ class Indexes:
         """How many passages of the corpus are not in an index of it; counted once, and kept beside the index."""
         from raisf.retrieval.corpus.reading import read_documents
         from raisf.retrieval.store.manifest import read_manifest
-        from raisf.utils.files import read_json, write_json
+        from raisf.utils.files import write_json
 
         kept = index.with_name(f"{index.name}-left-out.json")
-        if not kept.is_file():
+        counted = read_kept(kept, "its passages are counted again")
+        if counted is None:
             passages = sum(1 for _ in read_documents(self.corpus))
-            write_json(kept, {"left_out": passages - read_manifest(index).passages})
-        return read_json(kept)["left_out"]
+            counted = {"left_out": passages - read_manifest(index).passages}
+            write_json(kept, counted)
+        return counted["left_out"]
 
     @cached_property
     def _given(self) -> "IndexManifest | None":
@@ -223,6 +229,17 @@ class Indexes:
             if "?" in passage.text and not asked.isdisjoint(map(normalise, _questions_in(passage.text)))
         }
         return (one for one in read_documents(self.corpus) if one.pid not in holding) if holding else None
+
+
+def _stands(index: Path) -> bool:
+    """Whether an index is there and whole; a damaged one is told."""
+    from raisf.retrieval.index import standing_at
+
+    if standing_at(index) is not None:
+        return True
+    if index.exists():
+        logger.warning("the index %s is damaged: it is made again", index)
+    return False
 
 
 def _questions_in(text: str) -> Iterable[str]:

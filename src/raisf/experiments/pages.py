@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from raisf.experiments.catalog import EXPERIMENTS
+from raisf.experiments.kept import read_kept
 from raisf.experiments.provenance import answered
 from raisf.reports.headline import best_of
 from raisf.reports.page import write_page
 from raisf.reports.report import PAGE
 from raisf.reports.sections import RESULTS, Section, write_sections
-from raisf.utils.files import read_json, write_json
+from raisf.utils.files import write_json
 
 # Facts that the page tells of the last command alone.
 OF_THE_LAST = ("answered", "not run")
@@ -50,9 +51,7 @@ def write_page_of_all(out: Path, facts: dict[str, Any]) -> None:
     """
     own, others = list[Section](), list[Section]()
     for name in (*EXPERIMENTS, "real"):
-        path = out / name / RESULTS
-        if path.is_file():
-            results = read_json(path)
+        if results := read_kept(out / name / RESULTS, f"{name} is not on the page until it is run again"):
             alike = all(results["facts"].get(fact) == facts.get(fact) for fact in OF_ANSWERS)
             (own if alike else others).extend(_sections(results, facts))
     write_page(out / PAGE, "The papers' experiments", facts, own, best_of(own), others=others)

@@ -331,14 +331,15 @@ class Workspace:
 
     def _check_folder(self) -> None:
         """What the folder has learnt, it has learnt from this data."""
-        from raisf.utils.files import read_json, sha256_file, write_json
+        from raisf.experiments.kept import read_kept
+        from raisf.utils.files import sha256_file, write_json
 
         files = [self.data / name for name in ("train.jsonl", "dev.jsonl", "corpus.jsonl")]
         found = {file.name: sha256_file(file) for file in files if file.is_file()}
         stamp = self.out / "made" / "data.json"
         # A command that was refused later has stamped the folder, too, and learnt nothing.
         learnt = stamp.is_file() and any(one != stamp for one in stamp.parent.iterdir())
-        if learnt and read_json(stamp) != found:
+        if learnt and read_kept(stamp, f"{self.out} is taken to be made of {self.data}") not in (None, found):
             raise InputError(f"{self.out} holds experiments on other data than {self.data}: give another --out")
         stamp.parent.mkdir(parents=True, exist_ok=True)
         write_json(stamp, found)
