@@ -212,7 +212,7 @@ def _read_meta(meta: Path, records: Path) -> dict[str, Any] | None:
     try:
         found = read_json(meta)
     except InputError:
-        if _holds_records(records) or (meta.is_file() and not meta.read_bytes().strip(b"\0")):
+        if meta.is_file() and (_holds_records(records) or not meta.read_bytes().strip(b"\0")):
             return None
         raise
     if not isinstance(found, dict) or not {"format", "program", "test"} <= found.keys():

@@ -231,8 +231,9 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
     check_name(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
-    others = strangers(path, marker, *names) if path.is_dir() else []
-    if others or (path.is_dir() and os.listdir(path) and not (path / marker).is_file()):
+    held = path.is_dir() and os.listdir(path) not in ([], [".lock"])  # a command that was refused leaves its lock
+    others = strangers(path, marker, *names) if held else []
+    if others or (held and not (path / marker).is_file()):
         told = ", ".join(others[:3]) or f"no {marker}"
         raise InputError(f"{path} holds other things ({told}), which would be replaced: give a new folder")
     whole = Path(os.path.realpath(path))

@@ -1,6 +1,5 @@
 """The judges' training sets as files, each row with where it comes from (Liu et al. 2024, appendix A)."""
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,15 +25,13 @@ from raisf.utils.predictors import require_lm
 from raisf.utils.progress import progress_bar
 from raisf.utils.usage import tell_resumed
 
-logger = logging.getLogger(__name__)
-
 # Questions after which what is collected is safe on disk.
 CHUNK = 50
 FORMAT = 3
 """Of a folder: another where rows are labelled or kept otherwise, as old and new ones in one file would not agree."""
 _STATE, _JOURNAL, _LOCK = "collected.json", "journal.jsonl", ".lock"
 # The journal's key of what the teacher has cost; no question's id, which is a text without a line break here.
-_COST = "the teacher's cost\n"
+_COST, _MADE = "the teacher's cost\n", "made\n"
 
 
 def collect(
@@ -89,8 +86,6 @@ def collect(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / _LOCK, f"another collect is writing into {folder}: wait for it, or give another folder"):
         journal = _open(folder, digest(made))
-        if journal.found:
-            tell_resumed()
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
         asked = steps_asked(trainset)
         if (retriever := searched(program)) is not None:
@@ -98,6 +93,8 @@ def collect(
         once: dict[str, dspy.Example] = {}  # a question may stand there several times
         for example in trainset:
             once.setdefault(question_id(example), example)
+        if any(identity in journal for identity in once):
+            tell_resumed()
         labelling = Labelling(program, origin, asked, otherwise_supported(trainset), labels, teacher, threads)
         spent, partial = labelling.spent, dict[str, RowsOfOne]()
         spent.teacher.update(journal.get(_COST) or {})
@@ -164,33 +161,33 @@ def _check_ids(trainset: Sequence[dspy.Example]) -> None:
 def _check_own(folder: Path) -> None:
     if (folder / _STATE).is_file() or not folder.is_dir():
         return
-    rows = (_JOURNAL, *(f"{judge}.jsonl" for judge in JUDGES)) if (folder / _LOCK).is_file() else ()
+    ours = (folder / _LOCK).is_file() and (folder / _JOURNAL).is_file()
+    rows = (_JOURNAL, *(f"{judge}.jsonl" for judge in JUDGES)) if ours else ()
     if strangers(folder, _LOCK, *rows):
         raise InputError(f"{folder} holds other things: give a new folder")
 
 
 def _open(folder: Path, made: str) -> Journal:
     """The folder's journal, begun if there is none."""
-    if not (folder / _STATE).is_file():
-        write_json(folder / _STATE, {"made": made, "format": FORMAT})
-        journal = Journal(folder / _JOURNAL)
-        if journal.found:
-            logger.warning("%s had no %s: its rows are taken to be this command's", folder, _STATE)
-        return journal
+    ours = {"made": made, "format": FORMAT}
+    journal = Journal(folder / _JOURNAL)
     try:
-        found = read_json(folder / _STATE)
-    except InputError as error:
-        raise InputError(
-            f"{folder / _STATE} cannot be read, and it alone says whose rows {_JOURNAL} holds: delete it, if they are "
-            "of this very program, LM, teacher and training file, to go on with them, or give a new folder"
-        ) from error
+        found = read_json(folder / _STATE) if (folder / _STATE).is_file() else None
+    except InputError:  # a power cut has damaged it
+        found = None
+    if found is None:
+        found = journal.get(_MADE) if journal.found else ours
+        if found is None:
+            raise InputError(f"{folder} has lost its {_STATE}, which said whose rows it holds: give a new folder")
     if found.get("format") != FORMAT:
         raise InputError(
             f"{folder} was collected by an earlier version, which labelled or kept rows otherwise: give a new folder"
         )
     if found.get("made") != made:
         raise InputError(f"{folder} holds rows of another program, LM, teacher or training file: give a new folder")
-    return Journal(folder / _JOURNAL)
+    write_json(folder / _STATE, ours)
+    journal.once(_MADE, lambda: ours)
+    return journal
 
 
 def _write(folder: Path, kept: Sequence[RowsOfOne]) -> dict[str, dict[str, int]]:

@@ -166,6 +166,10 @@ class IndexManifest:
         return next((segment.packing for segment in self.segments if segment.packing), None)
 
 
+class DamagedIndex(InputError):
+    """An index of ours, as far as can be told, some of whose bytes are not as they were written."""
+
+
 def check_no_strangers_manifest(path: Path) -> None:
     """Refuses a folder whose manifest is another program's, such as a web page's; a damaged one may be an index's.
 
@@ -193,7 +197,8 @@ def read_manifest(path: Path | str, check: bool = True) -> IndexManifest:
         check: False: no look at the files.
 
     Raises:
-        InputError: Nothing there, a folder that is not an index, another format version, or files missing or changed.
+        InputError: Nothing there, a folder that is not an index, or another format version.
+        DamagedIndex: Files are missing or changed.
     """
     path = Path(path)
     make = f"make one with: raisf index DOCS --out {shlex.quote(str(path))}"
@@ -205,7 +210,7 @@ def read_manifest(path: Path | str, check: bool = True) -> IndexManifest:
     try:
         found: Any = ujson.loads(raw)
     except ValueError as error:
-        raise InputError(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
+        raise DamagedIndex(f"the {MANIFEST} of {path} is not JSON ({error}); {make}") from error
     if not _tells_an_index(found):
         raise InputError(
             f"{path} is not an index of this program: its {MANIFEST} says other things; give a folder that "
@@ -220,13 +225,13 @@ def read_manifest(path: Path | str, check: bool = True) -> IndexManifest:
         manifest = IndexManifest(segments=segments, files=files, **found)
         _check(manifest)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise InputError(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
+        raise DamagedIndex(f"the {MANIFEST} of {path} is damaged ({error}); {make}") from error
     if other := {segment.packing for segment in segments} - {None, PACKING}:
         raise InputError(f"the index {path} is packed as {other.pop()!r}, this version reads {PACKING!r}; {make}")
     if check and (problem := next(verify(path, manifest, largest=SMALL), None)):
         if _raw_manifest(real) != raw:
             return read_manifest(path)  # another process has just changed the index, and with it the files
-        raise InputError(f"the index {path} is damaged: {problem}; {make}")
+        raise DamagedIndex(f"the index {path} is damaged: {problem}; {make}")
     return manifest
 
 

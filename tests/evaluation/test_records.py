@@ -98,6 +98,12 @@ def test_records_whose_owner_a_power_cut_has_damaged_are_dropped_by_fresh_alone(
         right("two", out)
     assert len(list(read_jsonl(out))) == 1
     assert right("three", out, fresh=True) == 0.0 and right("three", out) == 0.0
+    meta.unlink()
+    meta.mkdir()
+    with pytest.raises(InputError):
+        right("two", out, fresh=True)
+    meta.rmdir()
+    assert len(list(read_jsonl(out))) == 1
     out.unlink()
     meta.write_text("")
     assert right("two", out) == 1.0, "it says nothing of nothing"

@@ -65,25 +65,25 @@ def test_a_question_that_stands_there_twice_is_unfinished_once(tmp_path: Path) -
     assert collect(program, asked + asked[:1], tmp_path / "j", threads=1, progress=False)["unfinished"] == 1
 
 
-def test_labels_whose_owner_is_lost_are_taken_up_once_the_user_says_whose_they_are(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The message said to make the file again, and without it the folder was a stranger's."""
+def test_labels_are_taken_up_by_whose_they_are_where_the_file_that_says_so_is_lost(tmp_path: Path) -> None:
     folder, asked = tmp_path / "j", [question(f"Q{number} about Ada?") for number in range(3)]
     teacher = ScriptedLM(lambda fields: {"verdict": "relevant", "sub_questions": ["a?", "b?"]})
     whole, paid = collected(asked, folder, teacher), len(teacher.calls)
-    (folder / "collected.json").write_text("")
-    with pytest.raises(InputError, match=r"collected\.json cannot be read, .* delete it, .* or give a new folder"):
+    state = folder / "collected.json"
+    for lose in (lambda: state.write_text(""), state.unlink):
+        lose()
+        with pytest.raises(InputError, match="another program, LM, teacher"):
+            collected(asked[:1], folder, teacher)
+        assert collected(asked, folder, teacher)["rows"] == whole["rows"] and len(teacher.calls) == paid
+    state.unlink()
+    journal = folder / "journal.jsonl"
+    journal.write_text("".join(journal.read_text("utf-8").splitlines(keepends=True)[1:]))  # as an earlier version's
+    with pytest.raises(InputError, match=r"has lost its collected\.json"):
         collected(asked, folder, teacher)
-    (folder / "collected.json").unlink()
-    assert collected(asked, folder, teacher)["rows"] == whole["rows"] and len(teacher.calls) == paid
-    assert "j had no collected.json: its rows are taken to be this command's" in caplog.text
-    caplog.clear()
-    collected(asked, folder, teacher)
-    assert not caplog.records
-    with pytest.raises(InputError, match="another program, LM, teacher"):
-        collected(asked[:1], folder, teacher)
-    (folder / "collected.json").unlink()
     (folder / ".lock").unlink()  # as it would be another's journal.jsonl
+    with pytest.raises(InputError, match="holds other things"):
+        collected(asked, folder, teacher)
+    (folder / ".lock").touch()
+    journal.unlink()  # the rows alone were kept, maybe changed
     with pytest.raises(InputError, match="holds other things"):
         collected(asked, folder, teacher)

@@ -12,7 +12,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.reports.report import check_folder
 from raisf.reports.sections import Section, write_sections
 from raisf.utils.errors import InputError
-from raisf.utils.files import check_replaceable
+from raisf.utils.files import atomic_folder, check_replaceable
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -161,3 +161,12 @@ def test_an_index_is_no_document(docs: Path, tmp_path: Path, capsys):
     assert cli.main(["index", str(docs), "--out", str(tmp_path / "i"), "--engine", "bm25", "--json"]) == 0
     assert cli.main(["index", str(tmp_path / "i"), "--out", str(tmp_path / "j"), "--engine", "bm25"]) == 2
     assert "is an index or a compiled program" in capsys.readouterr().err
+
+
+def test_a_folder_that_a_refused_experiment_has_left_is_free(tmp_path: Path) -> None:
+    """Its lock was another's thing, and the next command wanted another folder."""
+    assert cli.main(["experiment", "table1", "--data", str(tmp_path / "nosuch"), "--out", str(tmp_path / "new")]) == 2
+    assert [one.name for one in (tmp_path / "new").iterdir()] == [".lock"]
+    with atomic_folder(tmp_path / "new", "marker") as made:
+        (made / "marker").touch()
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["marker"]

@@ -1,5 +1,6 @@
 """If these failed, a power cut would cost what is kept of an experiment, or a row of its table."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,14 +55,27 @@ def test_how_many_passages_were_left_out_is_counted_again_where_it_is_lost(
     assert caplog.text.count(f"{kept} cannot be read: its passages are counted again") == 1
 
 
-def test_a_folder_that_has_lost_what_it_was_made_of_is_gone_on_with_and_says_so(
-    data: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Every experiment in it was refused, with days of answers and trainings."""
+def test_who_knows_what_a_folder_was_made_of_goes_on_where_the_file_that_says_so_is_damaged(data: Path) -> None:
     begun(data).index()
-    (data / "out/made/data.json").write_text("")
+    stamp = data / "out/made/data.json"
+    stamp.write_text("")
+    with pytest.raises(InputError, match=r"data\.json cannot be read: delete it if all in .* was made of"):
+        begun(data)
+    stamp.unlink()
     begun(data)
-    assert f"data.json cannot be read: {data / 'out'} is taken to be made of {data}" in caplog.text
     write_jsonl(data / "train.jsonl", [{"question": "Who?", "answer": "Gus"}])
     with pytest.raises(InputError, match="holds experiments on other data"):
         begun(data)
+
+
+def test_an_index_of_another_version_and_what_is_none_are_left_as_they_are(data: Path) -> None:
+    path = Path(begun(data).index())
+    manifest = path / "manifest.json"
+    whole = json.loads(manifest.read_text("utf-8"))
+    manifest.write_text(json.dumps({**whole, "format": 99}))
+    with pytest.raises(InputError, match=r"has format 99.* or delete .*index-bm25: it is then made again"):
+        begun(data).index()
+    assert json.loads(manifest.read_text("utf-8"))["format"] == 99
+    manifest.unlink()
+    with pytest.raises(InputError, match=r"or delete .*index-bm25: it is then made again"):
+        begun(data).index()

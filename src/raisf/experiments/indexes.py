@@ -232,14 +232,23 @@ class Indexes:
 
 
 def _stands(index: Path) -> bool:
-    """Whether an index is there and whole; a damaged one is told."""
-    from raisf.retrieval.index import standing_at
+    """Whether an index is there and whole; a damaged one is told.
 
-    if standing_at(index) is not None:
-        return True
-    if index.exists():
+    Raises:
+        InputError: It is of another version, or what is there is no index.
+    """
+    from raisf.retrieval.store.manifest import DamagedIndex, read_manifest
+
+    if not index.exists():
+        return False
+    try:
+        read_manifest(index)
+    except DamagedIndex:
         logger.warning("the index %s is damaged: it is made again", index)
-    return False
+        return False
+    except InputError as error:
+        raise InputError(f"{error}; or delete {index}: it is then made again") from error
+    return True
 
 
 def _questions_in(text: str) -> Iterable[str]:

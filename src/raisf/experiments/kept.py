@@ -24,3 +24,19 @@ def read_kept(path: Path, instead: str) -> Any:
     except InputError:
         logger.warning("%s cannot be read: %s", path, instead)
         return None
+
+
+def read_stamp(path: Path, when: str) -> Any:
+    """The value in a JSON file that says what a folder was made of.
+
+    Args:
+        path: The file.
+        when: When a user may delete it, and go on without.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        return read_json(path)
+    except InputError as error:
+        raise InputError(f"{path} cannot be read: delete it {when}, or give a new folder") from error

@@ -331,7 +331,7 @@ class Workspace:
 
     def _check_folder(self) -> None:
         """What the folder has learnt, it has learnt from this data."""
-        from raisf.experiments.kept import read_kept
+        from raisf.experiments.kept import read_stamp
         from raisf.utils.files import sha256_file, write_json
 
         files = [self.data / name for name in ("train.jsonl", "dev.jsonl", "corpus.jsonl")]
@@ -339,7 +339,7 @@ class Workspace:
         stamp = self.out / "made" / "data.json"
         # A command that was refused later has stamped the folder, too, and learnt nothing.
         learnt = stamp.is_file() and any(one != stamp for one in stamp.parent.iterdir())
-        if learnt and read_kept(stamp, f"{self.out} is taken to be made of {self.data}") not in (None, found):
+        if learnt and read_stamp(stamp, f"if all in {self.out} was made of {self.data}") != found:
             raise InputError(f"{self.out} holds experiments on other data than {self.data}: give another --out")
         stamp.parent.mkdir(parents=True, exist_ok=True)
         write_json(stamp, found)
