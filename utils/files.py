@@ -29,6 +29,8 @@ from raisf.utils.text import text_of
 
 LONGEST_NAME = 237
 """Bytes of a name, so that the half-made file's beside it, 18 longer, has 255, the most that file systems take."""
+LOCK = ".lock"
+"""The file in a folder by which its writer keeps a second one out, see `locked`; it stays there, empty."""
 _NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """How a file system that knows no locks says so: nobody is kept out there. None: by filelock's own error."""
 
@@ -231,7 +233,7 @@ def check_replaceable(path: Path | str, marker: str, *names: str) -> None:
     check_name(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give a folder")
-    held = path.is_dir() and os.listdir(path) not in ([], [".lock"])  # a command that was refused leaves its lock
+    held = path.is_dir() and os.listdir(path) not in ([], [LOCK])  # a command that was refused leaves its lock
     others = strangers(path, marker, *names) if held else []
     if others or (held and not (path / marker).is_file()):
         told = ", ".join(others[:3]) or f"no {marker}"

@@ -18,7 +18,7 @@ from raisf.optimize.overlap import check_disjoint
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.adapting import searched
 from raisf.utils.errors import InputError
-from raisf.utils.files import locked, read_json, write_json, write_jsonl
+from raisf.utils.files import LOCK, locked, read_json, write_json, write_jsonl
 from raisf.utils.journal import Journal
 from raisf.utils.leftovers import strangers
 from raisf.utils.predictors import require_lm
@@ -29,7 +29,7 @@ from raisf.utils.usage import tell_resumed
 CHUNK = 50
 FORMAT = 3
 """Of a folder: another where rows are labelled or kept otherwise, as old and new ones in one file would not agree."""
-_STATE, _JOURNAL, _LOCK = "collected.json", "journal.jsonl", ".lock"
+_STATE, _JOURNAL = "collected.json", "journal.jsonl"
 # The journal's key of what the teacher has cost; no question's id, which is a text without a line break here.
 _COST, _MADE = "the teacher's cost\n", "made\n"
 
@@ -84,7 +84,7 @@ def collect(
     folder = Path(out)
     _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / _LOCK, f"another collect is writing into {folder}: wait for it, or give another folder"):
+    with locked(folder / LOCK, f"another collect is writing into {folder}: wait for it, or give another folder"):
         journal = _open(folder, digest(made))
         origin = {step.question: question_id(one) for one in reversed(trainset) for step in reversed(steps(one))}
         asked = steps_asked(trainset)
@@ -161,9 +161,9 @@ def _check_ids(trainset: Sequence[dspy.Example]) -> None:
 def _check_own(folder: Path) -> None:
     if (folder / _STATE).is_file() or not folder.is_dir():
         return
-    ours = (folder / _LOCK).is_file() and (folder / _JOURNAL).is_file()
+    ours = (folder / LOCK).is_file() and (folder / _JOURNAL).is_file()
     rows = (_JOURNAL, *(f"{judge}.jsonl" for judge in JUDGES)) if ours else ()
-    if strangers(folder, _LOCK, *rows):
+    if strangers(folder, LOCK, *rows):
         raise InputError(f"{folder} holds other things: give a new folder")
 
 

@@ -31,7 +31,7 @@ import ujson
 
 from raisf.retrieval.store.packing import PACKING
 from raisf.utils.errors import InputError
-from raisf.utils.files import sha256_file
+from raisf.utils.files import LOCK, sha256_file
 from raisf.utils.leftovers import sweep
 from raisf.utils.typed import check_types
 
@@ -42,7 +42,7 @@ READABLE = (2, FORMAT)
 """The second had no packed segments."""
 
 MANIFEST, PASSAGES, SEGMENTS = "manifest.json", "passages.jsonl", "segments"
-INDEX = (MANIFEST, SEGMENTS, "words-*", ".lock")
+INDEX = (MANIFEST, SEGMENTS, "words-*", LOCK)
 """All that lies in an index's folder."""
 WHOLE_WORDS = "whole-words"
 """A file beside BM25's counts: single characters, Chinese and composed letters count too, and vowel signs belong to

@@ -35,7 +35,7 @@ from raisf.retrieval.store.rows import CorpusHash, read_segment
 from raisf.retrieval.store.segments import compress_segment, live_passages, merge, write_segment
 from raisf.retrieval.store.words import write_words
 from raisf.utils.errors import InputError
-from raisf.utils.files import atomic_folder, locked, write_json
+from raisf.utils.files import LOCK, atomic_folder, locked, write_json
 from raisf.utils.leftovers import sweep
 from raisf.utils.space import naming_full_disk
 
@@ -43,7 +43,6 @@ MOST_SEGMENTS = 8
 """Exact or packed segments of one size, a power of eight, beside each other: more are merged, which copies vectors and
 encodes nothing. So a passage is copied once a power, and a large segment never because of a small one."""
 
-_LOCK = ".lock"
 _NUMBER = re.compile(r"\D")
 
 
@@ -238,7 +237,7 @@ def _locked(path: Path) -> contextlib.AbstractContextManager[None]:
     """Keeps other processes and threads from writing the index at `path`; where there is none, looks for one."""
     taken = f"another process is {{}} the index {path}: try again when it is done"
     if (path / MANIFEST).is_file():
-        return locked(path / _LOCK, taken.format("changing"))
+        return locked(path / LOCK, taken.format("changing"))
     if sweep(Path(os.path.realpath(path)) if os.path.islink(path) else path):
         raise InputError(taken.format("making"))
     return contextlib.nullcontext()

@@ -185,8 +185,8 @@ def experiment_command(
     from raisf.experiments.learning import check_bases
     from raisf.experiments.workspace import Workspace
     from raisf.reports.markdown import check_page
-    from raisf.reports.report import LOCK, check_folder
-    from raisf.utils.files import locked
+    from raisf.reports.report import check_folder
+    from raisf.utils.files import LOCK, locked
 
     told = {"--bases": bases, "--sizes": sizes, "--ways": ways, "--rows": rows, "--zero-shot": zero_shot}
     told |= {"--teacher": teacher.teacher, "--variant": variant != "weights", "--page": choice.page}

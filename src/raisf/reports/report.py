@@ -14,7 +14,7 @@ from raisf.reports.examples import Example, wins_and_losses
 from raisf.reports.headline import headline
 from raisf.reports.sections import RESULTS, Cell, PValue, Section, Share, read_results, score_of, write_sections
 from raisf.utils.errors import InputError
-from raisf.utils.files import check_writable
+from raisf.utils.files import LOCK, check_writable
 from raisf.utils.leftovers import strangers
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ COSTS = {
     "seconds": "seconds",
 }
 PAGE = "report.html"
-LOCK = ".lock"
-"""What keeps a second command out of a folder while one is writing into it; it stays there, empty."""
 
 
 @dataclass(frozen=True)
