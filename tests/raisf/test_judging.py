@@ -6,11 +6,16 @@ import dspy
 import pytest
 
 from raisf import cli
+from raisf.data.questions import load_questions
 from raisf.evaluation.intervals import Score
+from raisf.experiments.comparing import judge_all
 from raisf.experiments.judging import judge_alone
 from raisf.optimize.judges.judgements import Judged, Judgements
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.index import open_index
 from raisf.utils.files import read_jsonl
 from tests.raisf.conftest import run_json
+from tests.scripted import ScriptedLM
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +149,12 @@ def test_the_dev_split_decides_between_the_verdict_and_the_answers_probability(h
     assert json.loads((home / "either/manifest.json").read_text())["options"].get("know", "verbal") == kinds["chosen"]
     made = run_json(capsys, "compile", *world, "--calibrate", "--know", "verbal", "--out", home / "verbal")
     assert "know" not in made["calibration"]
+
+
+@pytest.mark.parametrize("relevance", ["pointwise", "listwise"])
+def test_reports_say_whether_passages_were_judged_as_a_set(relevance, home, tmp_path):
+    """Whatever the program is called: Table 5 had held such an artifact against what people say of each passage."""
+    program = RAISF(open_index(home / "index"), k=2, relevance=relevance)
+    program.set_lm(ScriptedLM(lambda fields: {"verdict": "irrelevant", "answer": "x", "relevant_ids": [1]}))
+    found = judge_all({"x": program}, load_questions(home / "world/test.jsonl")[:2], tmp_path)["x"]
+    assert found["relevance"]["as_a_set"] is (relevance == "listwise") and "as_a_set" not in found["know"]

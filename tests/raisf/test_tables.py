@@ -308,8 +308,9 @@ def test_people_are_held_against_passages_judged_alone_and_labels_of_other_rows_
     (of,) = _judged().values()
     as_a_set = {"relevance": [{**row, "gold": False} for row in of["relevance"]]}
     judged = {}
-    for label, rows in (("zero-shot", of), ("zero-shot, listwise", as_a_set)):
-        judged[label] = {judge: {"verdicts": f"{label}-{judge}.jsonl", "scores": {}} for judge in rows}
+    for label, rows in (("zero-shot", of), ("one that is given", as_a_set)):
+        told = {"scores": {}, "as_a_set": rows is as_a_set}
+        judged[label] = {judge: {"verdicts": f"{label}-{judge}.jsonl", **told} for judge in rows}
         for judge, given in rows.items():
             write_jsonl(tmp_path / "judges" / f"{label}-{judge}.jsonl", given)
     workspace, path = SimpleNamespace(out=tmp_path, seed=0, teacher=None), tmp_path / "table5" / by_hand.FILE

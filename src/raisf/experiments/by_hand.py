@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SAMPLED = 100
 FILE = "label-by-hand.csv"
 COLUMNS: tuple[str, ...] = ("id", "judge", "question", "to judge", "choose", "label")
-# What ends the label of a program that judges passages as a set. People see each alone, so it is not held to them.
-LISTWISE = ", listwise"
 CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "bad")}
 
 
@@ -38,7 +36,8 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
         label: {
             judge: list(read_jsonl(folder / reports[judge]["verdicts"]))
             for judge in published.TABLE_5
-            if judge in reports and not (judge == "relevance" and label.endswith(LISTWISE))
+            # People and teachers see each passage alone: who judges them as a set is not held to these.
+            if judge in reports and not reports[judge].get("as_a_set")
         }
         for label, reports in judged.items()
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from raisf.evaluation.intervals import Score, caution
 from raisf.experiments import blendfilter_tables, data_efficiency, every_judge, tables
 from raisf.experiments import published_results as published
-from raisf.experiments.by_hand import LISTWISE, reliability_and_people
+from raisf.experiments.by_hand import reliability_and_people
 from raisf.experiments.cases import cases
 from raisf.experiments.comparing import counted
 from raisf.experiments.remarks import FEW_SHOT, LEARNT, LEVEL, SETS, TABLE_1, OfRows, remarks
@@ -192,7 +192,7 @@ _VARIANTS = {
 }
 # The other reading of sufficiency: which passages suffice as a set, as the examples of the paper's appendix have it.
 _LISTWISE = {
-    f"{label}{LISTWISE}": Setting(setting.program, {"relevance": "listwise"}) for label, setting in _VARIANTS.items()
+    f"{label}, listwise": Setting(setting.program, {"relevance": "listwise"}) for label, setting in _VARIANTS.items()
 }
 _BLENDFILTER = ("direct", "cot", "rag", "cot-rag", "react", "self-ask", "iter-retgen", "blendfilter")
 _PLAIN = "BlendFilter and its baselines are zero-shot here; the paper's show three demonstrations."

@@ -198,14 +198,16 @@ def judge_all(
     question could not be read; only a report without is kept in the folder, and not asked for again. `unreadable`
     counts the rows, of `rows`, that its measures leave out because the verdict could not be read; `verdicts` is the
     file, in the folder, that holds the rows; `not_held_out` is in which way the program has learnt from the questions
-    and their parts.
+    and their parts; `as_a_set`, of relevance, is whether the passages were judged in one call.
 
     Raises:
         InputError: Another process asks the judges of one of them, for the same folder.
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from raisf.evaluation.seen import warn_of_seen
+    from raisf.optimize.judges.predictor_roles import role_of
     from raisf.optimize.overlap import asked_with_parts
+    from raisf.signatures.judges import ListwiseRelevance
     from raisf.utils.files import locked
 
     parts = [text for example in examples for text in asked_with_parts(example)]
@@ -220,6 +222,9 @@ def judge_all(
         with locked(path.with_name(f".{path.stem}.lock"), taken):
             reports, untold = _judge(program, examples, path, options)
         found[label] = {judge: {**report, "not_held_out": seen} for judge, report in reports.items()}
+        if "relevance" in reports:
+            roles = [role_of(predictor) for _, predictor in program.named_predictors()]
+            found[label]["relevance"]["as_a_set"] = ListwiseRelevance in roles
         for reason in untold:
             missing.setdefault(reason, []).append(label)
     for reason, labels_without in missing.items():
