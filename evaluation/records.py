@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import logging
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -15,8 +16,13 @@ import ujson
 from raisf.evaluation.confidence import of_record
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe
+from raisf.lm.endpoint import EndpointLM
 from raisf.utils.errors import InputError
 from raisf.utils.files import append_line, check_name, check_writable, dump_line, read_json, write_json
+from raisf.utils.predictors import all_predictors
+from raisf.utils.urls import without_secrets
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 # What scores and tables stand on.
@@ -76,7 +82,8 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
 
     Args:
         path: A `.jsonl` file; beside it lies what says whose records they are, see `meta_path`. None: memory only.
-        binding: What the records belong to (`binding_of`); its program and its test must equal the file's.
+        binding: What the records belong to (`binding_of`); its program and its test must equal the file's, and an
+            endpoint that is none of the file's is told.
         fresh: Drop the records that are there and begin anew. What is no records of ours is never dropped.
 
     Raises:
@@ -112,10 +119,17 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         elif found is not None:
             _check(path, found, binding)
             _heal(lines)
-        write_json(meta, {"format": FORMAT, **binding})
         records = Records(lines)
         for record in read_records(path, f"mend or drop the line, or {_ELSEWHERE}"):
             records.found(record)
+        asked, before = binding.get("endpoints", []), (found or {}).get("endpoints", []) if records.done else []
+        if before and (others := set(asked) - set(before)):
+            logger.warning(
+                "%s: its %d answers are of %s, and %s is asked now: if that serves another model under the same name, "
+                "%s, or --fresh (fresh=True) to drop them and begin anew",
+                *(path, len(records.done), " and ".join(before), " and ".join(sorted(others)), _ELSEWHERE),
+            )
+        write_json(meta, {"format": FORMAT, **binding, "endpoints": sorted({*before, *asked})})
         yield records
 
 
@@ -126,8 +140,21 @@ def binding_of(program: dspy.Module, examples: Sequence[dspy.Example], *, cache:
         program: It.
         examples: The questions.
         cache: Whether it may answer out of DSPy's cache, so that cost and seconds are the cache's.
+
+    Returns:
+        The program and the test, and the endpoints that its LMs are asked at, which may be other ones the next time.
     """
-    return {"program": describe(program) | ({"cache": True} if cache else {}), "test": describe_test(examples)}
+    lms = [predictor.lm or dspy.settings.lm for _, predictor in all_predictors(program)]
+    return {
+        "program": describe(program) | ({"cache": True} if cache else {}),
+        "test": describe_test(examples),
+        "endpoints": sorted({without_secrets(place) for lm in lms if (place := _place(lm))}),
+    }
+
+
+def _place(lm: Any) -> str | None:
+    place = lm.endpoint.place if isinstance(lm, EndpointLM) else getattr(lm, "kwargs", {}).get("api_base")
+    return place if isinstance(place, str) else None
 
 
 def meta_path(records: Path) -> Path:

@@ -9,6 +9,7 @@ from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe, digest
 from raisf.evaluation.runner import evaluate
 from raisf.experiments.comparing import records_file
+from raisf.lm.connect import connect
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_jsonl, write_jsonl
 
@@ -112,6 +113,24 @@ def test_records_whose_owner_a_power_cut_has_damaged_are_dropped_by_fresh_alone(
     with pytest.raises(InputError, match="missing or damaged: give another file"):
         right("two", out, fresh=True)
     assert out.read_text() == "mine"
+
+
+def test_answers_of_another_endpoint_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two servers that both call their model `llama` had each other's answers, and nobody said so."""
+
+    def told(place: str, *, fresh: bool = False) -> int:
+        program = Says("two")
+        program.reads = dspy.Predict("question -> answer")
+        program.reads.lm = connect("openai/llama", api_base=place)
+        before = len(caplog.records)
+        evaluate(program, ASKED, tmp_path / "r.jsonl", progress=False, fresh=fresh)
+        return len(caplog.records) - before
+
+    one, other = "http://127.0.0.1:8001/v1", "http://127.0.0.1:8002/v1"
+    assert told(one) == told(one) == 0
+    assert told(other) == 1 and f"its 1 answers are of {one}, and {other} is asked now" in caplog.text
+    assert told(other) == told(one) == 0, "once is enough"
+    assert told(other, fresh=True) == 0 and told(one) == 1
 
 
 def test_two_files_never_share_what_says_whose_they_are(tmp_path: Path) -> None:
