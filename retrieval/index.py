@@ -137,7 +137,8 @@ def index(
     """An index of texts, in one line: `raisf.index(["The Danube flows ...", "Chess is ..."])`.
 
     A text of more than 130 words is cut into passages. The same texts are indexed once: the folder is in the cache
-    ($RAISF_CACHE, or ~/.cache/raisf), named by a hash of all that it is made of, and is opened the next time.
+    ($RAISF_CACHE, or ~/.cache/raisf), named by a hash of all that it is made of, and is opened the next time. It holds
+    these texts alone: where `add_to_index` or `remove_from_index` has changed it, it is made anew.
 
     Args:
         texts: Strings; passages; or mappings with a `text`, maybe a `title` and an `id`, and whatever else is to be
@@ -157,22 +158,32 @@ def index(
         return build_index(passages, out, engine, checkpoint, progress=progress)
     found = kind.find(checkpoint).sha256 if kind.find else ""
     rules = [PACKING, *([WHOLE_WORDS] if kind.counts_words else [])]
-    made_of = hashlib.sha256(f"{engine} {found} {FORMAT} {' '.join(rules)}".encode())
+    made_of, corpus = hashlib.sha256(f"{engine} {found} {FORMAT} {' '.join(rules)}".encode()), CorpusHash()
     for passage in passages:
         made_of.update(line_of(passage).encode())
+        corpus.add(passage)
     cached = cache_folder() / "indexes" / made_of.hexdigest()[:16]
 
     def kept() -> Index | None:
         if (cached / MANIFEST).is_file():
-            with contextlib.suppress(InputError):  # what is damaged in the cache is made anew
-                return kind.load(cached, checkpoint)
+            with contextlib.suppress(InputError):
+                opened = kind.load(cached, checkpoint)
+                return opened if opened.corpus_hash == corpus.hexdigest() else None
         return None
 
     if opened := kept():  # a cache that has it may be read-only
         return opened
     check_cache(cached.parent)
     with alone(cached.with_name(f".{cached.name}.lock")):  # of two processes the second waits, and opens it
-        return kept() or build_index(passages, cached, engine, checkpoint, progress=progress)
+        if opened := kept():
+            return opened
+        if (cached / MANIFEST).is_file():
+            logger.warning(
+                "the index %s was changed, or is damaged: it is made anew of these texts alone (out=FOLDER keeps one "
+                "that is to change)",
+                cached,
+            )
+        return build_index(passages, cached, engine, checkpoint, progress=progress)
 
 
 def index_info(path: Path | str) -> dict[str, Any]:

@@ -288,6 +288,8 @@ def test_an_index_of_strings_takes_one_line_and_is_made_once(cache: Path):
     assert raisf.index(TEXTS[:2], "bm25", progress=False).path != index.path
     (index.path / "manifest.json").write_text("{")
     assert raisf.index(TEXTS, "bm25", progress=False)("Hamlet", 1)[0].text == TEXTS[1], "what is damaged is made anew"
+    assert raisf.remove_from_index(index.path, "id = '0'").removed
+    assert [one.text for one in raisf.index(TEXTS, "bm25", progress=False).passages] == TEXTS, "what was changed, too"
 
 
 def test_a_cache_that_has_the_index_may_be_read_only_and_one_that_has_not_is_told(
