@@ -24,7 +24,8 @@ from raisf.utils.urls import without_secrets
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
+"""Of a file: another where replies are read or scored otherwise, as old and new scores would have one mean."""
 # What scores and tables stand on.
 _NEEDED = {"id": str, "question": str, "answers": list, "em": (int, float), "f1": (int, float)}
 # What else they stand on, where a record has it.

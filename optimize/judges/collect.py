@@ -1,5 +1,6 @@
 """The judges' training sets as files, each row with where it comes from (Liu et al. 2024, appendix A)."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -171,23 +172,40 @@ def _open(folder: Path, made: str) -> Journal:
     """The folder's journal, begun if there is none."""
     ours = {"made": made, "format": FORMAT}
     journal = Journal(folder / _JOURNAL)
-    try:
-        found = read_json(folder / _STATE) if (folder / _STATE).is_file() else None
-    except InputError:  # a power cut has damaged it
-        found = None
+    found = _state(folder)
     if found is None:
         found = journal.get(_MADE) if journal.found else ours
         if found is None:
             raise InputError(f"{folder} has lost its {_STATE}, which said whose rows it holds: give a new folder")
-    if found.get("format") != FORMAT:
-        raise InputError(
-            f"{folder} was collected by an earlier version, which labelled or kept rows otherwise: give a new folder"
-        )
+    _check_format(folder, found, "give a new folder")
     if found.get("made") != made:
         raise InputError(f"{folder} holds rows of another program, LM, teacher or training file: give a new folder")
     write_json(folder / _STATE, ours)
     journal.once(_MADE, lambda: ours)
     return journal
+
+
+def _state(folder: Path) -> dict[str, Any] | None:
+    """What a folder says of its rows; None where it says nothing, or a power cut has damaged it."""
+    with contextlib.suppress(InputError):
+        return read_json(folder / _STATE) if (folder / _STATE).is_file() else None
+
+
+def _check_format(folder: Path, found: dict[str, Any], remedy: str) -> None:
+    if found.get("format") != FORMAT:
+        raise InputError(
+            f"{folder} was collected by an earlier version, which labelled or kept rows otherwise: {remedy}"
+        )
+
+
+def check_collected(folder: Path) -> None:
+    """Makes sure that the rows of a folder are labelled as `collect` labels now, where it wrote them.
+
+    Raises:
+        InputError: They are not.
+    """
+    if found := _state(folder):
+        _check_format(folder, found, "collect them anew, into a new folder")
 
 
 def _write(folder: Path, kept: Sequence[RowsOfOne]) -> dict[str, dict[str, int]]:

@@ -11,7 +11,7 @@ import dspy
 
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe, describe_lm, digest
-from raisf.optimize.judges.collect import collect
+from raisf.optimize.judges.collect import check_collected, collect
 from raisf.optimize.judges.judge_data import JUDGES, VERDICTS, asked_in, steps, with_verdict
 from raisf.optimize.judges.labels import Labels
 from raisf.optimize.within import program_within, programs_within
@@ -47,11 +47,13 @@ class JudgeRows:
         """The rows that `raisf collect` wrote, of all folders together; what several say is said by the first.
 
         Raises:
-            InputError: A folder holds no such rows, or one that its judge cannot learn from; the message says which.
+            InputError: A folder holds no such rows, rows that an earlier version labelled by other rules, or one that
+                its judge cannot learn from; the message says which.
         """
         rows: dict[str, list[dspy.Example]] = {judge: [] for judge in JUDGES}
         known_by, otherwise = set[str](), 0
         for folder in map(Path, folders):
+            check_collected(folder)
             for judge in JUDGES:
                 path = folder / f"{judge}.jsonl"
                 if not path.is_file():

@@ -7,11 +7,12 @@ import pytest
 
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe, digest
+from raisf.evaluation.records import FORMAT
 from raisf.evaluation.runner import evaluate
 from raisf.experiments.comparing import records_file
 from raisf.lm.connect import connect
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_jsonl, write_jsonl
+from raisf.utils.files import read_json, read_jsonl, write_json, write_jsonl
 
 
 class Says(dspy.Module):
@@ -85,7 +86,7 @@ def test_answers_out_of_a_cache_are_never_taken_for_others(tmp_path: Path) -> No
         with pytest.raises(InputError, match=r"cache: .* there, .* here"):
             right("two", tmp_path / file, cache=cache)
     files = [records_file(tmp_path, Says("two"), ASKED, cache=cache) for cache in (False, True)]
-    before = digest([describe(Says("two")), describe_test(ASKED)])[:8]
+    before = digest([describe(Says("two")), describe_test(ASKED), FORMAT])[:8]
     assert files[0].name == f"says-{before}.jsonl" and files[1].name != files[0].name
 
 
@@ -131,6 +132,16 @@ def test_answers_of_another_endpoint_are_told(tmp_path: Path, caplog: pytest.Log
     assert told(other) == 1 and f"its 1 answers are of {one}, and {other} is asked now" in caplog.text
     assert told(other) == told(one) == 0, "once is enough"
     assert told(other, fresh=True) == 0 and told(one) == 1
+
+
+def test_answers_that_an_earlier_version_scored_are_not_gone_on_with(tmp_path: Path) -> None:
+    """One reply to six equal questions was wrong four times, by the rules of then, and right twice."""
+    out, meta = tmp_path / "r.jsonl", tmp_path / "r.meta.json"
+    assert right("two", out) == 1.0
+    write_json(meta, {**read_json(meta), "format": 1})
+    with pytest.raises(InputError, match=r"not of format 2, the one this version writes: give another .*--fresh"):
+        right("two", out)
+    assert right("two", out, fresh=True) == 1.0
 
 
 def test_two_files_never_share_what_says_whose_they_are(tmp_path: Path) -> None:

@@ -27,6 +27,16 @@ def read(folder: Path, judge: str, **changed: object) -> JudgeRows:
     return JudgeRows.read(folder)
 
 
+@pytest.mark.parametrize("told", ['{"made": "x"}', '{"made": "x", "format": 2}'])
+def test_rows_that_an_earlier_version_labelled_by_other_rules_are_not_learnt(told, tmp_path):
+    """`raisf collect` refused their folder, and `raisf compile --rows-from` trained on it without a word."""
+    (tmp_path / "collected.json").write_text(told)
+    with pytest.raises(InputError, match=r"by an earlier version, .* otherwise: collect them anew, into a new folder"):
+        read(tmp_path, "know")
+    (tmp_path / "collected.json").write_text("")
+    assert read(tmp_path, "know").of["know"], "a power cut's says nothing"
+
+
 def test_rows_of_ones_own_are_read(tmp_path):
     rows = read(tmp_path, "relevance", **LISTED, passage=None, verdict=None, weight=2, source={"by": ["mine"]}).of
     assert [len(found) for found in rows.values()] == [2, 2, 2]

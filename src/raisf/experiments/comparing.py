@@ -290,11 +290,11 @@ def records_file(
         cache: As `raisf.evaluation.runner.evaluate` takes it.
     """
     from raisf.evaluation.identity import digest
-    from raisf.evaluation.records import binding_of, meta_path
+    from raisf.evaluation.records import FORMAT, binding_of, meta_path
     from raisf.utils.files import LONGEST_NAME
 
     belongs = binding_of(program, examples, cache=cache)
-    end = f"-{digest([belongs['program'], belongs['test']])[:8]}.jsonl"
+    end = f"-{digest([belongs['program'], belongs['test'], FORMAT])[:8]}.jsonl"
     begin = name or _system(program)
     while len(os.fsencode(meta_path(Path(begin + end)).name)) > LONGEST_NAME:
         begin = begin[:-1]
