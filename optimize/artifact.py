@@ -1,5 +1,6 @@
 """Keeping a compiled program: a folder that another process, folder or user can load. No pickle, no code."""
 
+import contextlib
 import copy
 import importlib.metadata
 import logging
@@ -138,7 +139,7 @@ def load(
     api_base: str | None = None,
     program: dspy.Module | type[dspy.Module] | None = None,
 ) -> dspy.Module:
-    """The program of an artifact, ready to be asked.
+    """The program of an artifact, ready to be asked; of one that is replaced meanwhile, the old or the new one, whole.
 
     An artifact is data, from whomever it came: it says which model it was compiled with, and never where a request or
     a key goes. A model of a well-known provider is asked at that provider; any other remote one, an endpoint and a
@@ -166,6 +167,32 @@ def load(
     named, folder = folder, shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
     if lm is not None and not isinstance(lm, str | dspy.BaseLM):
         raise InputError(f"the LM is {lm!r:.80}: give a dspy.LM, or a spec such as 'openai/gpt-4o-mini'")
+    while True:
+        before = _stamp(folder)
+        try:
+            opened = _load(named, folder, lm, retriever, api_base, program)
+        except (InputError, OSError):
+            if _stamp(folder) == before:
+                raise
+        else:
+            if _stamp(folder) == before:
+                return opened
+
+
+def _stamp(folder: Path) -> str | None:
+    """Tells one artifact from another that takes its place; None while there is none."""
+    with contextlib.suppress(OSError):
+        return sha256_file(folder / MANIFEST)
+
+
+def _load(
+    named: Path | str,
+    folder: Path,
+    lm: dspy.LM | str | None,
+    retriever: Retriever | Path | str | None,
+    api_base: str | None,
+    program: dspy.Module | type[dspy.Module] | None,
+) -> dspy.Module:
     manifest = read(folder)
     made = _foreign if is_foreign(manifest.program) else _ours
     opened: Any = made(folder, manifest, program, retriever)
