@@ -14,7 +14,7 @@ import raisf
 from raisf import cli
 from raisf.data.questions import load_questions
 from raisf.evaluation.metrics import exact_match
-from raisf.experiments.comparing import _asked_anew, judge_all
+from raisf.experiments.comparing import judge_all
 from raisf.experiments.opening import without_cache
 from raisf.lm.connect import connect
 from raisf.programs.baselines.direct import Direct
@@ -286,28 +286,6 @@ def test_a_program_costs_the_same_whoever_came_before_it(home):
     costs = [{id: row["cost"]["prompt_tokens"] for id, row in rows.items()} for rows in report.records.values()]
     assert costs[0] == costs[1] and all(costs[0].values())
     assert all(predictor.lm is lm for program in programs.values() for _, predictor in program.named_predictors())
-
-
-def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:
-    """Their cost was that of the cache."""
-
-    class Asks(dspy.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.ask = dspy.Predict("question -> answer")
-            self.ask.lm = dspy.LM("openai/x", api_key="k")
-
-    class Two(dspy.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.own, self.frozen = Asks(), Asks()
-            self.frozen._compiled = True
-
-    program = Two()
-    with _asked_anew([program]):
-        assert not program.own.ask.lm.cache and not program.frozen.ask.lm.cache
-    assert program.frozen.ask.lm.cache
-    assert not without_cache(program).frozen.ask.lm.cache
 
 
 def test_an_lm_that_a_module_asks_by_itself_is_asked_anew_too(home) -> None:

@@ -1,11 +1,14 @@
 """What follows from where the LM is, when the user does not say."""
 
+from threading import Event, Thread
 from typing import Any
 
+import dspy
 import pytest
 
 from raisf.commands.options import threads_option
-from raisf.experiments.opening import LMChoice, open_program
+from raisf.experiments.comparing import _asked_anew
+from raisf.experiments.opening import LMChoice, open_program, without_cache
 from raisf.lm.connect import connect
 from raisf.optimize.artifact import save
 from raisf.programs.concurrency import semaphore, set_concurrency
@@ -97,3 +100,37 @@ def test_no_limit_takes_the_place_of_an_artifacts(tmp_path):
     assert open_program(str(tmp_path / "a"), max_calls=None).max_calls is None
     with pytest.raises(InputError, match="max_depth is None"):
         open_program(str(tmp_path / "a"), max_depth=None)
+
+
+def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:
+    """Their cost was that of the cache."""
+
+    class Asks(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ask = dspy.Predict("question -> answer")
+            self.ask.lm = dspy.LM("openai/x", api_key="k")
+
+    class Two(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own, self.frozen = Asks(), Asks()
+            self.frozen._compiled = True
+
+    program = Two()
+    entered, leave = Event(), Event()
+
+    def compare() -> None:
+        with _asked_anew([program]):
+            entered.set()
+            leave.wait(60)
+
+    other = Thread(target=compare)
+    with _asked_anew([program]):
+        other.start()
+        assert entered.wait(60)
+    assert not program.own.ask.lm.cache and not program.frozen.ask.lm.cache, "another comparison goes on"
+    leave.set()
+    other.join(60)
+    assert program.own.ask.lm.cache and program.frozen.ask.lm.cache
+    assert not without_cache(program).frozen.ask.lm.cache

@@ -4,6 +4,8 @@ import contextlib
 import logging
 import os
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
     from raisf.reports.report import ComparisonReport
 
 logger = logging.getLogger(__name__)
+
+# By place, the LMs in whose stead copies without the cache are asked, and in how many comparisons: several may run at
+# once on one program.
+_SWAPPED: dict[tuple[int, str], Any] = {}
+_COMPARED = Counter[tuple[int, str]]()
+_SWAPPING = threading.Lock()
 
 
 def compare(
@@ -144,16 +152,25 @@ def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
     from raisf.utils.predictors import held_lms
 
     own: Any = dspy.settings.lm
-    held = [place for program in programs for place in held_lms(program)]
-    anew = {id(lm): lm.copy(cache=False) for lm in [*(lm for *_, lm in held), own] if lm is not None}
+    places = {(id(attributes), name): (attributes, name) for one in programs for attributes, name, _ in held_lms(one)}
+    with _SWAPPING:
+        anew: dict[int, Any] = {}
+        for place, (attributes, name) in places.items():
+            lm = attributes[name]
+            if place not in _SWAPPED:
+                _SWAPPED[place] = lm
+                attributes[name] = anew.setdefault(id(lm), lm.copy(cache=False))
+        _COMPARED.update([*places])
     try:
-        for attributes, name, lm in held:
-            attributes[name] = anew[id(lm)]
-        with dspy.context(lm=anew.get(id(own))):
+        with dspy.context(lm=own and anew.get(id(own), own.copy(cache=False))):
             yield
     finally:
-        for attributes, name, lm in held:
-            attributes[name] = lm
+        with _SWAPPING:
+            _COMPARED.subtract([*places])
+            for place, (attributes, name) in places.items():
+                if not _COMPARED[place]:
+                    attributes[name] = _SWAPPED.pop(place)
+                    del _COMPARED[place]
 
 
 def answer_all(
