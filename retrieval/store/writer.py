@@ -37,6 +37,7 @@ from raisf.retrieval.store.words import write_words
 from raisf.utils.errors import InputError
 from raisf.utils.files import LOCK, atomic_folder, locked, write_json
 from raisf.utils.leftovers import sweep
+from raisf.utils.progress import progress_bar
 from raisf.utils.space import naming_full_disk
 
 MOST_SEGMENTS = 8
@@ -115,7 +116,9 @@ class Writer:
         words = None
         if self.manifest.words is not None:
             words = f"words-{self._new_name()}"
-            write_words((passage.prompt_text for passage in self.live()), self.folder / words)
+            with progress_bar(self._progress) as bar:
+                bar.add_task("counting words", total=None)
+                write_words((passage.prompt_text for passage in self.live()), self.folder / words)
         used = [f"{SEGMENTS}/{segment.name}" for segment in self.segments] + ([words] if words else [])
         manifest = dataclasses.replace(
             self.manifest,

@@ -110,3 +110,11 @@ def test_counts_of_before_are_searched_by_their_own_words_until_the_index_change
 def test_a_corpus_of_stop_words_can_be_indexed(tmp_path: Path):
     index = BM25.build([Passage("a", "the of"), Passage("b", "!")], tmp_path / "i")
     assert index("the", 2) == []
+
+
+def test_whoever_waits_for_words_to_be_counted_is_shown_that_they_are(tmp_path: Path, capsys: Any):
+    for place, progress in ((tmp_path / "shown", True), (tmp_path / "quiet", False)):
+        BM25.build([Passage("a", "An owl.")], place, progress=progress)
+        assert ("counting words" in capsys.readouterr().err) == progress
+        add_to_index(place, [Passage("b", "A heron.")], progress=progress)
+        assert ("counting words" in capsys.readouterr().err) == progress

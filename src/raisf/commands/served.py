@@ -66,6 +66,9 @@ limit_options = as_one(
 )
 """What clients may ask; a command takes them as `limits`."""
 
+REPLIES = 5_000
+"""Replies of LMs that a service keeps in memory, some 25 MB. DSPy alone would keep a million."""
+
 
 def open_service(
     targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, limits: LimitChoice, rewriting: Path | None = None
@@ -119,6 +122,7 @@ def open_service(
             f"--conversation {rewriting} would do nothing: this LM takes each question as it stands (pocket "
             "always, smollm2 where the file has no demonstrations); leave it out"
         )
+    _bound_memory()
     _log()
     wanted = Limits(limits.concurrency, limits.rate, limits.question_seconds, choice.max_calls)
     return Service(served, wanted, limits.log_questions)
@@ -140,6 +144,15 @@ def load_models(service: "Service") -> None:
             except (MemoryError, RuntimeError) as error:  # a device's too
                 told = f"{lm.model.partition('#')[0]} cannot be read ({str(error).strip() or type(error).__name__})"
                 raise LMError(f"{told}: end what holds the memory, or give a smaller one") from error
+
+
+def _bound_memory() -> None:
+    """Has DSPy's cache keep few replies in memory. One that keeps fewer, or none, and its disk stay as they are."""
+    import dspy
+    from cachetools import LRUCache
+
+    if dspy.cache.enable_memory_cache and dspy.cache.memory_cache.maxsize > REPLIES:
+        dspy.cache.memory_cache = LRUCache(REPLIES)
 
 
 def _named(target: str) -> tuple[str, str]:

@@ -77,7 +77,7 @@ class ViewServer(HttpServer):
         return HTMLResponse(body, headers=_HEADERS | headers)
 
     async def _summary(self, request: Request) -> Response:
-        view = await run_in_threadpool(self._fresh)
+        view = self._view  # as the page has found it: another reading would take as long again
         return await _json(lambda: view.summary)
 
     async def _block(self, request: Request) -> Response:

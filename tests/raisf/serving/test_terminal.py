@@ -128,6 +128,22 @@ def test_an_lm_in_the_process_is_read_before_it_is_served_and_not_in_the_first_q
         assert "serving" not in (told := capsys.readouterr().err.splitlines()[-1]) and str(error) in told
 
 
+@pytest.mark.parametrize(("before", "kept"), [(1_000_000, 3), (2, 2), (None, 0)])
+def test_a_service_keeps_few_replies_in_memory_and_all_on_the_disk_as_it_was_set(
+    before: int | None, kept: int, rivers: Any, own_cache: None, monkeypatch: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("raisf.commands.served.REPLIES", 3)
+    monkeypatch.setattr(AppServer, "serve", lambda self: None)
+    monkeypatch.setattr("signal.signal", lambda *given: None)
+    dspy.configure_cache(True, before is not None, str(tmp_path / "cache"), 1 << 25, before or 1)
+    disk = dspy.cache.disk_cache
+    assert cli.main(["serve", str(rivers.path), "--program", "rag", "--lm", "openai/x", "--port", "0"]) == 0
+    for number in range(9):
+        dspy.cache.put({"number": number}, f"reply {number}")
+    assert len(dspy.cache.memory_cache) == kept and dspy.cache.disk_cache is disk
+    assert [dspy.cache.get({"number": number}) for number in range(9)] == [f"reply {number}" for number in range(9)]
+
+
 @pytest.mark.slow
 def test_the_process_serves_and_ends_in_order(rivers: Any, ask: Any) -> None:
     command = [sys.executable, "-m", "raisf.cli", "serve", str(rivers.path), "--lm", "pocket", "--port", "0", "--json"]
