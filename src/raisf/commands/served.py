@@ -149,10 +149,10 @@ def load_models(service: "Service") -> None:
 def _bound_memory() -> None:
     """Has DSPy's cache keep few replies in memory. One that keeps fewer, or none, and its disk stay as they are."""
     import dspy
-    from cachetools import LRUCache
 
-    if dspy.cache.enable_memory_cache and dspy.cache.memory_cache.maxsize > REPLIES:
-        dspy.cache.memory_cache = LRUCache(REPLIES)
+    kept = dspy.cache.memory_cache
+    if dspy.cache.enable_memory_cache and kept.maxsize > REPLIES:
+        dspy.cache.memory_cache = type(kept)(REPLIES)
 
 
 def _named(target: str) -> tuple[str, str]:
