@@ -26,7 +26,7 @@ from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
-from raisf.optimize.runs import as_share, plain, results, with_steps
+from raisf.optimize.runs import as_share, given_by, plain, results, with_steps
 from raisf.utils.errors import InputError, LMError
 
 # Questions a reflection: the package's default; more make the prompt long, fewer show chance.
@@ -222,7 +222,7 @@ class _Adapter:
 
     def _run(self, example: dspy.Example, run: dspy.Prediction) -> dict[str, Any]:
         ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
-        said = 0.0 if run.prediction is None else self._metric(example, ended, None)
+        said = 0.0 if run.prediction is None else given_by(self._metric, example, ended)
         score, advice = as_share(said, self._metric), getattr(said, "feedback", None)
         steps = []
         for name, (predictor, inputs, outputs) in zip(run.names, run.steps, strict=True):
