@@ -15,6 +15,7 @@ import pytest
 import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.optimize.copying import copy_of
+from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 from tests.scripted import ScriptedLM
 
@@ -323,3 +324,18 @@ def test_a_probe_learns_what_is_asked_in_a_conversation(llama: Any, tmp_path: An
     made = optimizer.compile(student, trainset=train, valset=dev)
     assert made.compile_report["predictors"]["say"]["source"] == "own right runs"
     assert made(number=4).even in (True, False)
+
+
+def test_who_asks_copies_of_what_it_holds_is_told_why_nothing_is_learnt(llama: Any, caplog: Any) -> None:
+    """More questions, which the error asked for, never help, and GEPA gave the student back without a word."""
+    student: Any = dspy.BestOfN(extracting(), N=1, reward_fn=lambda given, made: 1.0, threshold=1.0)
+    sets = {"trainset": asked("train"), "valset": asked("other")}
+    weights = raisf.FinetuneJudges(base=raisf.connect(f"local/{llama}"), predictors=["module.find"], **QUIET)
+    with pytest.raises(InputError, match=r"none of 4 runs asked it, or only a copy of it, as dspy.BestOfN"):
+        weights.compile(student, **sets)
+    made = raisf.GEPA(reflection_lm=ScriptedLM(lambda fields: {}), metric=lambda *_: 0.5, trials=3, **QUIET)
+    assert made.compile(student, **sets).compile_report["chosen"] == "zero-shot"
+    assert "made by copies of the program" in caplog.text
+    caplog.clear()
+    made.compile(extracting(), **sets)
+    assert "made by copies" not in caplog.text
