@@ -40,6 +40,13 @@ def test_a_verdict_comes_with_its_probabilities(lm):
     assert prediction.verdict == max(prediction.probabilities, key=prediction.probabilities.get)
 
 
+def test_who_has_dspy_train_it_is_told_what_does(lm):
+    program, asked = dspy.Predict(SelfKnowledge), dspy.Example(question=QUESTION).with_inputs("question")
+    program.set_lm(lm)
+    with pytest.raises(InputError, match=r"raisf\.FinetuneJudges trains it"):
+        dspy.BootstrapFinetune(num_threads=1).compile(program, [asked])
+
+
 def test_async_calls_give_the_same(lm):
     async def call():
         with dspy.context(lm=lm, adapter=lm.adapter):
