@@ -320,7 +320,7 @@ def test_a_probe_learns_what_is_asked_in_a_conversation(llama: Any, tmp_path: An
     student = Answering()
     student.set_lm(ScriptedLM(lambda fields: {"even": int(fields["number"]) % 2 == 0}))
     train, dev = ([dspy.Example(number=n).with_inputs("number") for n in range(*of)] for of in ((10, 16), (20, 24)))
-    optimizer = raisf.ProbeJudges(base=raisf.connect(f"local/{llama}"), metric=lambda *_: 1.0, work=tmp_path, **QUIET)
+    optimizer = raisf.ProbeJudges(base=f"local/{llama}", metric=lambda *_: 1.0, work=tmp_path, **QUIET)
     made = optimizer.compile(student, trainset=train, valset=dev)
     assert made.compile_report["predictors"]["say"]["source"] == "own right runs"
     assert made(number=4).even in (True, False)
@@ -329,8 +329,8 @@ def test_a_probe_learns_what_is_asked_in_a_conversation(llama: Any, tmp_path: An
 def test_who_asks_copies_of_what_it_holds_is_told_why_nothing_is_learnt(llama: Any, caplog: Any) -> None:
     """More questions, which the error asked for, never help, and GEPA gave the student back without a word."""
     student: Any = dspy.BestOfN(extracting(), N=1, reward_fn=lambda given, made: 1.0, threshold=1.0)
-    sets = {"trainset": asked("train"), "valset": asked("other")}
-    weights = raisf.FinetuneJudges(base=raisf.connect(f"local/{llama}"), predictors=["module.find"], **QUIET)
+    sets: Any = {"trainset": asked("train"), "valset": asked("other")}
+    weights = raisf.FinetuneJudges(base=f"local/{llama}", predictors=["module.find"], **QUIET)
     with pytest.raises(InputError, match=r"none of 4 runs asked it, or only a copy of it, as dspy.BestOfN"):
         weights.compile(student, **sets)
     made = raisf.GEPA(reflection_lm=ScriptedLM(lambda fields: {}), metric=lambda *_: 0.5, trials=3, **QUIET)
