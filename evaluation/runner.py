@@ -22,7 +22,7 @@ from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.seen import retrievers_of, warn_of_seen
 from raisf.lm.connect import too_long
 from raisf.utils.checks import check_count
-from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.errors import InputError, LMError, MetricError, RaisfError
 from raisf.utils.progress import progress_bar
 
 # More failures in a row than eight threads share in one hiccup of an endpoint: by then it is down, and going on would
@@ -237,7 +237,7 @@ def evaluate(
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped after {len(done)} of {len(examples)} questions{kept}") from None
         except RaisfError as error:
-            raise _retold(type(error), f"{error}{kept}", error) from error
+            raise retold(type(error), f"{error}{kept}", error) from error
         return summarise(done.values())
 
 
@@ -303,7 +303,8 @@ def check_ran(asked: int, failed: int, error: Exception | None, where: str) -> N
 def given_up(where: str, error: Exception) -> RaisfError:
     """The error that ends a run, made of the last one that was met."""
     kind, what = (LMError, "the language model") if isinstance(error, LMError) else (RaisfError, "the program")
-    return _retold(kind, f"{what} failed on {where}, the last time with: {error_text(error)}", error)
+    what = "the metric" if isinstance(error, MetricError) else what
+    return retold(kind, f"{what} failed on {where}, the last time with: {error_text(error)}", error)
 
 
 def error_text(error: Exception) -> str:
@@ -315,7 +316,7 @@ def error_text(error: Exception) -> str:
     return said if isinstance(error, RaisfError) else type(error).__name__ + (f": {said}" if said else "")
 
 
-def _retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:
+def retold(kind: type[RaisfError], text: str, error: Exception) -> RaisfError:
     """The same error with another text, as a `kind`."""
     told = kind(text)
     told.exit_code = getattr(error, "exit_code", told.exit_code)

@@ -38,7 +38,7 @@ from raisf.lm.chat_format import ChatCall
 from raisf.lm.labels import Unreadable
 from raisf.lm.options import CONTROLS, SAMPLING, check_known, limit_of, seeds_of
 from raisf.lm.reading import has_value, may_be_list, once, read_field, without_thinking
-from raisf.lm.streaming import MarkedStream, pieces
+from raisf.lm.streaming import CHAT, MarkedStream, pieces
 from raisf.utils.errors import InputError
 
 LIST_SEPARATOR = " ; "
@@ -62,7 +62,10 @@ class CompactAdapter(WholeReplies):
 
     Attributes:
         said: the outputs that the LM has given before, as text by name: the call shows them and asks for the rest.
+        markers: between which stands what is streamed.
     """
+
+    markers = CHAT
 
     def __init__(self, instructions: bool = True, end: str = "\n\n"):
         super().__init__()
@@ -188,13 +191,13 @@ class CompactAdapter(WholeReplies):
         self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
     ) -> list[Values]:
         """Format the inputs, call the LM, and read its completions, one dict of fields for each."""
-        return self.fields_of(lm, lm_kwargs, ChatCall(signature, demos, inputs))
+        return self.fields_of(lm, lm_kwargs, ChatCall(signature, demos, inputs, self.markers))
 
     async def acall(
         self, lm: dspy.BaseLM, lm_kwargs: Values, signature: type[dspy.Signature], demos: list[Any], inputs: Values
     ) -> list[Values]:
         """The same, awaited."""
-        return await self.afields_of(lm, lm_kwargs, ChatCall(signature, demos, inputs))
+        return await self.afields_of(lm, lm_kwargs, ChatCall(signature, demos, inputs, self.markers))
 
     def fields_of(self, lm: dspy.BaseLM, lm_kwargs: Values, call: ChatCall) -> list[Values]:
         """The same of a call, between whose markers stands what is streamed."""

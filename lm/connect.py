@@ -25,12 +25,13 @@ from dspy.utils.exceptions import (
 from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
-from raisf.lm.adapter import adapter_named
+from raisf.lm.adapter import CompactAdapter, adapter_named
 from raisf.lm.chat import ChatAdapter, JSONAdapter, WholeReplies, strict, without_attachments
 from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
+from raisf.lm.streaming import markers_of
 from raisf.utils.checks import check, is_number
 from raisf.utils.errors import InputError, LMError, RaisfError
 from raisf.utils.urls import check_bare, check_no_address, without_secrets
@@ -225,6 +226,8 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
     if isinstance(adapter, WholeReplies):
         adapter = copy.copy(adapter)
         adapter.counted = True
+        if isinstance(adapter, CompactAdapter):
+            adapter.markers = markers_of(dspy.settings.adapter)
     else:
         adapter = without_attachments(adapter)
     if isinstance(adapter, dspy.JSONAdapter) or not getattr(adapter, "use_json_adapter_fallback", False):

@@ -47,6 +47,13 @@ class Markers:
 CHAT = Markers("chat")
 
 
+def markers_of(adapter: Any) -> Markers:
+    """Those that a stream's listener looks for under an adapter: its own, or those that one of ours writes there."""
+    if isinstance(adapter, dspy.JSONAdapter):
+        return Markers("json")
+    return Markers("xml") if isinstance(adapter, dspy.XMLAdapter) else getattr(adapter, "markers", CHAT)
+
+
 def pieces(
     signature: type[dspy.Signature],
     sections: Callable[[type[dspy.Signature], str], dict[str, str]],

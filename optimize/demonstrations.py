@@ -93,7 +93,7 @@ def collect_rows(
         names: The predictors that learn: labels and searches for others would be in vain. None: all.
 
     Raises:
-        InputError: A judge has rows of one verdict only or none (if strict), or no predictor has any.
+        InputError: A judge has rows of one verdict only or none (if strict).
         LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
     rows, taught = Rows(), taught or {}
@@ -132,11 +132,6 @@ def collect_rows(
                     besides = f"{error.besides}; strategy 'bootstrap' does without such examples"
                     raise InputError(error.text, besides) from error
                 rows.missing[name] = error
-    if strict and not rows.of:
-        raise InputError(
-            "no predictor of this program can be shown what is right by gold alone: choose the strategy 'bootstrap' "
-            "(--strategy bootstrap), which shows steps of its own right runs"
-        )
     return rows
 
 

@@ -12,8 +12,8 @@ from dspy.utils.exceptions import LMError as DspyLMError
 from pydantic_core import to_jsonable_python
 
 from raisf.evaluation.outcome import Outcome
-from raisf.evaluation.runner import Patience, ask_all
-from raisf.utils.errors import InputError, LMError
+from raisf.evaluation.runner import Patience, ask_all, error_text, retold
+from raisf.utils.errors import InputError, LMError, MetricError
 from raisf.utils.journal import Journal
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ def results(
         program: With its LMs; or a `functools.partial` that runs it, its first argument (`with_steps`).
         examples: What it is run on.
         result: Of an example and its prediction; None counts as failed. Called with the caller's DSPy settings, several
-            at a time: it may ask a metric, and that an LM. An LM that fails there has failed on the example; what else
-            it raises ends all.
+            at a time: it may ask a metric, and that an LM. A `MetricError` is a failure on the example; what else it
+            raises ends all.
         threads: Examples at a time.
         journal: Keeps the results, which are JSON-able then, and has those of an earlier call; failures are run again.
         key: What the journal calls an example's result.
@@ -61,7 +61,7 @@ def results(
             return outcome
         try:
             made = result(outcome.example.question, outcome.prediction)
-        except (AdapterParseError, DspyLMError, LMError) as error:  # of a judge that a metric asks
+        except MetricError as error:
             return replace(outcome, prediction=None, error=error)
         return replace(outcome, prediction=dspy.Prediction(made=made))
 
@@ -117,6 +117,18 @@ def plain(value: Any) -> Any:
     return to_jsonable_python(value, bytes_mode="base64", fallback=str)
 
 
+def given_by(metric: Callable[..., Any], example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> Any:
+    """What a metric gives for an answer, as it is.
+
+    Raises:
+        MetricError: An LM that it asks failed.
+    """
+    try:
+        return metric(example, prediction, trace)
+    except (AdapterParseError, DspyLMError, LMError) as error:
+        raise retold(MetricError, error_text(error), error) from error
+
+
 def score_of(
     metric: Callable[..., Any], example: dspy.Example, prediction: dspy.Prediction, trace: Any = None
 ) -> float:
@@ -124,8 +136,9 @@ def score_of(
 
     Raises:
         InputError: It is no number from 0 to 1.
+        MetricError: An LM that the metric asks failed.
     """
-    return as_share(metric(example, prediction, trace), metric)
+    return as_share(given_by(metric, example, prediction, trace), metric)
 
 
 def as_share(given: Any, metric: Callable[..., Any]) -> float:

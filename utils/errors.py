@@ -38,6 +38,10 @@ class LMError(RaisfError):
     """Whether the prompt was more than it can read, so that it may well answer another."""
 
 
+class MetricError(LMError):
+    """A language model that a metric asks could not answer, or what it said cannot be read."""
+
+
 class SearchError(RaisfError):
     """A retriever that could not search. The text may name its address."""
 

@@ -134,6 +134,17 @@ class LocalLM(OwnFormat):
         options |= {"callbacks": self.callbacks, "cache": self.cache}
         return LocalLM(model, adapter=self.adapter_name, dtype=self.precision or "default", **options)
 
+    def finetune(self, *given: Any, **options: Any) -> Any:
+        """No provider trains it, and rows of DSPy's are not in its format.
+
+        Raises:
+            InputError: Always.
+        """
+        raise InputError(
+            f"{self.model} is no provider's, as dspy.BootstrapFinetune wants: raisf.FinetuneJudges trains it, within "
+            "dspy.BetterTogether too"
+        )
+
     def logprob(self, prompt: str, completion: str) -> tuple[float, int]:
         """How likely the model finds a completion of a text; see `logprobs`."""
         return self.logprobs([(prompt, completion)])[0]

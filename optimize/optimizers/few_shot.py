@@ -81,10 +81,13 @@ class Draws:
         return drawn
 
     def numbered(self, number: int) -> tuple[str, Callable[[], dspy.Module]]:
-        """One of several draws of both kinds and of different sizes: its name, and how it is made."""
+        """One of several draws of both kinds, of runs alone where gold has no rows, and of different sizes.
+
+        Its name, and how it is made.
+        """
         rng = Random(f"{self.options.seed}/{number}")
         n = rng.randint(2, self.options.demos)
-        if number % 2 == 0:
+        if number % 2 == 0 and self.rows.of:
             return f"labeled {number + 1}, up to {n}", lambda: self.labeled(n, rng)
         name = f"bootstrap {number + 1}, up to {n}"
         return name, lambda: self.bootstrapped(n, rng, name)
@@ -123,6 +126,8 @@ class Prompting(Optimizer):
     """What its candidates and the report's `strategy` are called."""
     strict: ClassVar[bool] = False
     """Whether a judge without rows of both verdicts is an error."""
+    gold_alone: ClassVar[bool] = False
+    """Whether it shows nothing but gold's rows, so that having none is an error."""
     least: ClassVar[dict[str, int]] = {}
     """What its own numbers must be at least."""
     package: ClassVar[str | None] = None
@@ -162,6 +167,11 @@ class Prompting(Optimizer):
                 taught=taught,
             )
             bar.remove_task(labelling)
+            if self.gold_alone and not rows.of:
+                raise InputError(
+                    "no predictor of this program can be shown what is right by gold alone: choose the strategy "
+                    "'bootstrap' (--strategy bootstrap), which shows steps of its own right runs"
+                )
             draws = Draws(task, self, sample, rows)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
             if task.valset:
@@ -214,6 +224,7 @@ class LabeledJudges(Prompting):
 
     name = "labeled"
     strict = True
+    gold_alone = True
     validates = False
 
     def _draw(self, draws: Draws) -> dspy.Module:
@@ -237,7 +248,7 @@ class BootstrapJudges(Prompting):
 
 @dataclass(kw_only=True, eq=False)
 class RandomSearch(Prompting):
-    """Takes the best of several draws of both kinds, of different sizes.
+    """Takes the best of several draws of both kinds, of different sizes; of right runs alone where gold says nothing.
 
     DSPy's BootstrapFewShotWithRandomSearch does the like, but takes the training set where the validation set is
     missing, leaves the LMs reset while it compares, and has no place for balancing the judges' demonstrations.

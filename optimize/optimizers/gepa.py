@@ -7,6 +7,7 @@ judgements; it tells predictors apart by their signatures; and it counts a dead 
 
 import contextlib
 import io
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,10 @@ from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Selection, answer_accuracy
 from raisf.optimize.prompts import instructed, prompts_of, with_instructions, with_prompts, writing_adapter
-from raisf.optimize.runs import as_share, plain, results, with_steps
+from raisf.optimize.runs import as_share, given_by, plain, results, with_steps
 from raisf.utils.errors import InputError, LMError
+
+logger = logging.getLogger(__name__)
 
 # Questions a reflection: the package's default; more make the prompt long, fewer show chance.
 MINIBATCH = 3
@@ -102,6 +105,8 @@ class GEPA(Prompting):
             )
         if adapter.error is not None:
             raise adapter.error
+        if adapter.copies and not adapter.own:
+            logger.warning("the runs were made by copies of the program, and tell nothing: compile what is inside")
         for number, instructions in enumerate(result.candidates):
             yield f"gepa {number}", with_instructions(program, instructions)
 
@@ -119,6 +124,7 @@ class _Adapter:
         budget: int,
     ):
         self.error: Exception | None = None
+        self.own = self.copies = False  # whether predictors of the program's own, or others, were asked
         self._program, self._draws, self._selection = program, draws, selection
         self._feedback, self._lm = feedback, reflection_lm
         self._metric, self._threads, self._journal = draws.options.metric, draws.options.threads, draws.task.journal
@@ -218,13 +224,15 @@ class _Adapter:
             patience=self._selection.patience,
         )
         self._draws.failed += runs.count(None)
+        self.own |= any(run["steps"] for run in runs if run is not None)
         return [{"score": 0.0, "steps": []} if run is None else run for run in runs]
 
     def _run(self, example: dspy.Example, run: dspy.Prediction) -> dict[str, Any]:
         ended = run.prediction if run.prediction is not None else dspy.Prediction(answer="")
-        said = 0.0 if run.prediction is None else self._metric(example, ended, None)
+        said = 0.0 if run.prediction is None else given_by(self._metric, example, ended)
         score, advice = as_share(said, self._metric), getattr(said, "feedback", None)
         steps = []
+        self.copies |= None in run.names
         for name, (predictor, inputs, outputs) in zip(run.names, run.steps, strict=True):
             if name is not None:
                 remark = self._feedback.on(name, predictor, inputs, outputs, example, ended, score)

@@ -22,7 +22,7 @@ from raisf.optimize.judges.judge_rows import weight_of
 from raisf.optimize.judges.weighed import draw_evenly, even_weights
 from raisf.optimize.optimizers.base import Compilation
 from raisf.optimize.optimizers.probe_fit import LabelledStates, fit_probe, tried_layers
-from raisf.optimize.optimizers.row_writer import format_of
+from raisf.optimize.optimizers.row_writer import format_of, inputs_of
 from raisf.optimize.optimizers.training_rows import JudgeTraining, Source, chosen_predictors, local_base
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder
@@ -201,7 +201,7 @@ def _requests(program: dspy.Module, name: str, lm: LocalLM, rows: Sequence[dspy.
         predictor.lm = recorder
         with dspy.context(adapter=format_of(program, name, recorder)):
             for row in rows:
-                predictor(**{key: row.get(key) for key in predictor.signature.input_fields})
+                predictor(**inputs_of(predictor.signature, row))
 
     requests = lm.recorded(ask)
     if len(requests) != len(rows) or any(request.config.response_format is None for request in requests):

@@ -14,6 +14,13 @@ from raisf.programs.program import Program
 from raisf.utils.errors import InputError
 
 
+def inputs_of(signature: Any, row: dspy.Example) -> dict[str, Any]:
+    """What a row says of a signature's inputs; in a row, which is plain data, a `dspy.History` is a dict."""
+    given = {name: row[name] for name in signature.input_fields if name in row}
+    earlier = [name for name in given if signature.input_fields[name].annotation == dspy.History]
+    return given | {name: dspy.History.model_validate(given[name]) for name in earlier}
+
+
 def format_of(program: dspy.Module, name: str, lm: LocalLM) -> dspy.Adapter:
     """How a predictor's calls become text: programs of ours in the LM's own format, DSPy's modules as settings say."""
     own = isinstance(owners(program)[name], Program)
@@ -37,13 +44,14 @@ class RowWriter:
         self.adapter: Any = format_of(program, name, lm)
         self._asks = self.adapter
         if isinstance(lm.adapter, CompactAdapter) and not isinstance(self._asks, CompactAdapter):
-            if self._call(dict.fromkeys(self._predictor.signature.input_fields, "")) is not None:
+            fields = self._predictor.signature.input_fields.items()
+            if self._call({name: "" for name, field in fields if field.annotation != dspy.History}) is not None:
                 self.adapter = lm.adapter
 
     def messages(self, row: dspy.Example) -> list[dict[str, str]] | None:
         """A row as a conversation, demonstrations included; None if it cannot be put into words."""
         signature, demos = self._predictor.signature, self._predictor.demos
-        inputs = {key: row[key] for key in signature.input_fields if key in row}
+        inputs = inputs_of(signature, row)
         outputs = {key: row.get(key) for key in signature.output_fields}
         if not has_outputs(row, signature):
             return None

@@ -7,6 +7,7 @@ import shutil
 
 import dspy
 import pytest
+from dspy.streaming import StreamListener
 from dspy.utils.exceptions import AdapterParseError
 
 from raisf.lm.connect import connect
@@ -38,6 +39,22 @@ def test_a_verdict_comes_with_its_probabilities(lm):
     assert set(prediction.probabilities) == {"know", "unknown"}
     assert sum(prediction.probabilities.values()) == pytest.approx(1)
     assert prediction.verdict == max(prediction.probabilities, key=prediction.probabilities.get)
+
+
+def test_who_has_dspy_train_it_is_told_what_does(lm):
+    program, asked = dspy.Predict(SelfKnowledge), dspy.Example(question=QUESTION).with_inputs("question")
+    program.set_lm(lm)
+    with pytest.raises(InputError, match=r"raisf\.FinetuneJudges trains it"):
+        dspy.BootstrapFinetune(num_threads=1).compile(program, [asked])
+
+
+@pytest.mark.parametrize("adapter", [None, dspy.JSONAdapter(), dspy.XMLAdapter()], ids=["chat", "json", "xml"])
+def test_what_a_program_of_ours_asks_streams_under_each_of_dspys_adapters(adapter):
+    """In JSON and XML, listeners found none of the marks that they look for."""
+    with dspy.context(lm=connect("pocket").copy(cache=False), adapter=adapter):
+        stream = dspy.streamify(Direct(), stream_listeners=[StreamListener("answer")], async_streaming=False)
+        *tokens, said = stream(question="In which sea does the Funzol River end?")
+    assert len(tokens) > 1 and "".join(token.chunk for token in tokens).strip('"') == said.answer
 
 
 def test_async_calls_give_the_same(lm):

@@ -144,6 +144,8 @@ def test_a_program_without_judges_says_which_strategy_it_can_have(world, oracle)
     with pytest.raises(InputError, match="choose the strategy 'bootstrap' "):
         run(program, world)
     assert run(program, world, strategy="bootstrap").compile_report["chosen"]
+    found = run(program, world, strategy="random", candidates=2).compile_report["candidates"]
+    assert [one["name"].split()[0] for one in found] == ["zero-shot", "bootstrap", "bootstrap"]
 
 
 def test_an_lm_that_knows_nothing_is_told_and_bootstrap_does_without(world) -> None:

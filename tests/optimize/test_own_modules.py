@@ -17,6 +17,7 @@ from raisf.lm.finetune.training import Training
 from raisf.lm.local.model import LocalLM
 from raisf.optimize.optimizers.kinds_of_know import turn
 from raisf.optimize.optimizers.row_writer import RowWriter
+from raisf.optimize.runs import plain
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -53,6 +54,7 @@ class Sorted(dspy.Signature):
     by their length."""
 
     words: list[str] = dspy.InputField()
+    earlier: dspy.History = dspy.InputField()
     limits: dict[str, int] = dspy.InputField()
     short: list[str] = dspy.OutputField()
     any_long: bool = dspy.OutputField()
@@ -69,7 +71,8 @@ def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
         pytest.skip("DSPy writes no training rows in JSON")
     said = {"short": ["a", "of"], "any_long": False, "longest": None}
     lm = LocalLM(f"local/{llama}", adapter=form, cache=False)
-    asked = {"words": ["of", "a"], "limits": {"long": 5}}
+    turn = {"words": ["is"], "limits": {"long": 1}, "short": [], "any_long": True, "longest": 2}
+    asked = {"words": ["of", "a"], "earlier": dspy.History(messages=[turn]), "limits": {"long": 5}}
     program = dspy.Predict(Sorted)
     program.demos = [dspy.Example(words=["tree"], limits={"long": 3}, short=[], any_long=True, longest=None)]
     met: list[list[int]] = []
@@ -82,7 +85,7 @@ def test_the_prompt_that_it_learns_is_the_one_that_it_is_asked_with(
     monkeypatch.setattr(lm.base_engine, "submit", submit)
     with dspy.context(lm=lm, adapter=asks):
         writer = RowWriter(program, "self", lm)
-        messages: Any = writer.messages(dspy.Example(**asked, **said))
+        messages: Any = writer.messages(dspy.Example(**plain(asked), **said))  # as runs are kept
         row = text.training_row(messages, isinstance(writer.adapter, CompactAdapter))
         with pytest.raises(Exception, match="enough"):
             program(**asked)

@@ -15,6 +15,7 @@ import pytest
 import raisf
 from raisf.lm.adapter import CompactAdapter
 from raisf.optimize.copying import copy_of
+from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
 from tests.scripted import ScriptedLM
 
@@ -301,3 +302,40 @@ def test_numbers_of_half_the_digits_are_shown_alike_in_a_demonstration_that_was_
     program.demos = [dspy.Example(share=1, shares=np.array([[0.1, 3]], "float32"), answer="x")]
     raisf.save(program, tmp_path / "b")
     assert read_json(tmp_path / "b" / "program.json")["self"]["demos"][0]["shares"] == [[0.1, 3.0]]
+
+
+class Answering(dspy.Module):
+    """Says in a conversation whether a number is even."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.say = dspy.Predict("earlier: dspy.History, number: int -> even: bool")
+
+    def forward(self, number: int) -> dspy.Prediction:
+        return self.say(earlier=dspy.History(messages=[{"number": 7, "even": False}]), number=number)
+
+
+def test_a_probe_learns_what_is_asked_in_a_conversation(llama: Any, tmp_path: Any) -> None:
+    """A row has the earlier turns as plain data: compiling failed once all runs had been made."""
+    student = Answering()
+    student.set_lm(ScriptedLM(lambda fields: {"even": int(fields["number"]) % 2 == 0}))
+    train, dev = ([dspy.Example(number=n).with_inputs("number") for n in range(*of)] for of in ((10, 16), (20, 24)))
+    optimizer = raisf.ProbeJudges(base=f"local/{llama}", metric=lambda *_: 1.0, work=tmp_path, **QUIET)
+    made = optimizer.compile(student, trainset=train, valset=dev)
+    assert made.compile_report["predictors"]["say"]["source"] == "own right runs"
+    assert made(number=4).even in (True, False)
+
+
+def test_who_asks_copies_of_what_it_holds_is_told_why_nothing_is_learnt(llama: Any, caplog: Any) -> None:
+    """More questions, which the error asked for, never help, and GEPA gave the student back without a word."""
+    student: Any = dspy.BestOfN(extracting(), N=1, reward_fn=lambda given, made: 1.0, threshold=1.0)
+    sets: Any = {"trainset": asked("train"), "valset": asked("other")}
+    weights = raisf.FinetuneJudges(base=f"local/{llama}", predictors=["module.find"], **QUIET)
+    with pytest.raises(InputError, match=r"none of 4 runs asked it, or only a copy of it, as dspy.BestOfN"):
+        weights.compile(student, **sets)
+    made = raisf.GEPA(reflection_lm=ScriptedLM(lambda fields: {}), metric=lambda *_: 0.5, trials=3, **QUIET)
+    assert made.compile(student, **sets).compile_report["chosen"] == "zero-shot"
+    assert "made by copies of the program" in caplog.text
+    caplog.clear()
+    made.compile(extracting(), **sets)
+    assert "made by copies" not in caplog.text

@@ -1,5 +1,6 @@
 """If these failed, a cluster's runs would teach nothing, or a program be judged by how long its model takes to read."""
 
+import functools
 import pickle
 import threading
 import time
@@ -16,9 +17,9 @@ from dspy.utils.exceptions import AdapterParseError
 from raisf.evaluation.cluster import answer
 from raisf.optimize.bootstrapping import bootstrap_demos
 from raisf.optimize.demonstrations import Rows
-from raisf.optimize.runs import results, with_steps
+from raisf.optimize.runs import results, score_of, with_steps
 from raisf.optimize.traces import traced_rows
-from raisf.utils.errors import RaisfError
+from raisf.utils.errors import LMError
 from tests.evaluation.test_cluster import Echoing, Ray, over
 from tests.evaluation.test_seconds import READING, slowly_read
 from tests.scripted import ScriptedLM
@@ -98,15 +99,15 @@ def test_a_judge_that_fails_once_has_failed_on_one_example_and_one_that_always_f
     program = Asks(dspy.LM("echo", engine=Echoing(), cache=False))
 
     def judged(failing: range) -> Callable[..., float]:
-        def metric(example: dspy.Example, prediction: dspy.Prediction) -> float:
+        def metric(example: dspy.Example, prediction: dspy.Prediction, trace: Any = None) -> float:
             if examples.index(example) in failing:
                 raise AdapterParseError("ChatAdapter", dspy.Signature("answer -> score"), "rubbish")
             return 1.0
 
-        return metric
+        return functools.partial(score_of, metric)
 
     assert results(program, examples, judged(range(4, 5)), threads=1) == [1.0] * 4 + [None] + [1.0] * 7
-    with pytest.raises(RaisfError, match="failed on 10 questions in a row"):
+    with pytest.raises(LMError, match=r"^the metric failed on 10 questions in a row, the last time with: AdapterParse"):
         results(program, examples, judged(range(12)), threads=1)
 
 
