@@ -5,7 +5,7 @@ import fcntl
 import logging
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any
@@ -19,7 +19,7 @@ from raisf.evaluation.identity import describe
 from raisf.lm.endpoint import EndpointLM
 from raisf.utils.errors import InputError
 from raisf.utils.files import append_line, check_name, check_writable, dump_line, read_json, write_json
-from raisf.utils.predictors import all_predictors
+from raisf.utils.predictors import all_predictors, held_lms
 from raisf.utils.urls import without_secrets
 
 logger = logging.getLogger(__name__)
@@ -57,13 +57,16 @@ class Records:
         errors: How many of them are errors.
     """
 
-    def __init__(self, lines: IO[str] | None = None) -> None:
-        self._lines = lines
+    def __init__(self, lines: IO[str] | None = None, first: Callable[[], None] | None = None) -> None:
+        self._lines, self._first = lines, first
         self.done: dict[str, dict[str, Any]] = {}
         self.right, self.errors = 0.0, 0
 
     def add(self, record: dict[str, Any]) -> None:
         """Keeps a record; when it returns, a kill of the process can no longer lose it."""
+        if self._first is not None:
+            self._first()
+            self._first = None
         self.found(record)
         if self._lines is not None:
             append_line(self._lines, dump_line(record))
@@ -120,17 +123,22 @@ def open_records(path: Path | None, binding: dict[str, Any], *, fresh: bool = Fa
         elif found is not None:
             _check(path, found, binding)
             _heal(lines)
-        records = Records(lines)
+        asked, before = binding.get("endpoints", []), (found or {}).get("endpoints", [])
+
+        def tell(endpoints: Collection[str]) -> None:
+            write_json(meta, {"format": FORMAT, **binding, "endpoints": sorted(endpoints)})
+
+        records = Records(lines, first=lambda: tell({*before, *asked}))
         for record in read_records(path, f"mend or drop the line, or {_ELSEWHERE}"):
             records.found(record)
-        asked, before = binding.get("endpoints", []), (found or {}).get("endpoints", []) if records.done else []
+        before = before if records.done else []
         if before and (others := set(asked) - set(before)):
             logger.warning(
                 "%s: its %d answers are of %s, and %s is asked now: if that serves another model under the same name, "
                 "%s, or --fresh (fresh=True) to drop them and begin anew",
                 *(path, len(records.done), " and ".join(before), " and ".join(sorted(others)), _ELSEWHERE),
             )
-        write_json(meta, {"format": FORMAT, **binding, "endpoints": sorted({*before, *asked})})
+        tell(before)
         yield records
 
 
@@ -146,6 +154,7 @@ def binding_of(program: dspy.Module, examples: Sequence[dspy.Example], *, cache:
         The program and the test, and the endpoints that its LMs are asked at, which may be other ones the next time.
     """
     lms = [predictor.lm or dspy.settings.lm for _, predictor in all_predictors(program)]
+    lms += [lm for *_, lm in held_lms(program)]
     return {
         "program": describe(program) | ({"cache": True} if cache else {}),
         "test": describe_test(examples),
@@ -154,7 +163,9 @@ def binding_of(program: dspy.Module, examples: Sequence[dspy.Example], *, cache:
 
 
 def _place(lm: Any) -> str | None:
-    place = lm.endpoint.place if isinstance(lm, EndpointLM) else getattr(lm, "kwargs", {}).get("api_base")
+    if isinstance(lm, EndpointLM):
+        return lm.endpoint.place or "its provider"
+    place = getattr(lm, "kwargs", {}).get("api_base")
     return place if isinstance(place, str) else None
 
 

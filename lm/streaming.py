@@ -48,10 +48,10 @@ CHAT = Markers("chat")
 
 
 def markers_of(adapter: Any) -> Markers:
-    """Those that a stream's listener looks for under an adapter: its own, or those that one of ours writes there."""
+    """Those that a stream's listener looks for under one of DSPy's adapters."""
     if isinstance(adapter, dspy.JSONAdapter):
         return Markers("json")
-    return Markers("xml") if isinstance(adapter, dspy.XMLAdapter) else getattr(adapter, "markers", CHAT)
+    return Markers("xml") if isinstance(adapter, dspy.XMLAdapter) else CHAT
 
 
 def pieces(

@@ -78,18 +78,23 @@ def add_to_index(
         return changes.apply(passages.values(), lambda: _untouched(writer, touched))
 
 
-def remove_from_index(path: Path | str, where: str) -> Change:
+def remove_from_index(path: Path | str, where: str, progress: bool = True) -> Change:
     """Takes the passages that satisfy a filter out of an index, such as "source = 'old.pdf'". Encodes nothing.
 
     A document that has lost passages counts as changed: indexing its folder again brings them back. What is removed is
     found no more, but its text and vectors stay in the index's files for a while, see `raisf.retrieval.store.manifest`;
     to have them gone at once, make the index anew in another folder and delete this one.
 
+    Args:
+        path: The index folder.
+        where: The filter.
+        progress: Whether to show a bar on standard error.
+
     Raises:
         InputError: The index cannot be used, `where` is no filter of its passages, or nothing would be left.
     """
     test = parse_where(where)
-    with changed_index(path) as writer:
+    with changed_index(path, progress=progress) as writer:
         check_names(test, {name for passage in writer.live() for name in passage.metadata})
         gone = {passage.pid: passage.source for passage in writer.live() if test(passage)}
         if gone:

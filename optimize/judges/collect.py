@@ -188,7 +188,8 @@ def _open(folder: Path, made: str) -> Journal:
 def _state(folder: Path) -> dict[str, Any] | None:
     """What a folder says of its rows; None where it says nothing, or a power cut has damaged it."""
     with contextlib.suppress(InputError):
-        return read_json(folder / _STATE) if (folder / _STATE).is_file() else None
+        found = read_json(folder / _STATE) if (folder / _STATE).is_file() else None
+        return found if isinstance(found, dict) else None
 
 
 def _check_format(folder: Path, found: dict[str, Any], remedy: str) -> None:

@@ -105,8 +105,11 @@ class GEPA(Prompting):
             )
         if adapter.error is not None:
             raise adapter.error
-        if adapter.copies and not adapter.own:
-            logger.warning("the runs were made by copies of the program, and tell nothing: compile what is inside")
+        if not adapter.own:
+            logger.warning(
+                "no run asked a predictor of this program, or only copies of them: nothing can be learnt from the runs "
+                "(dspy.BestOfN and dspy.Refine ask a copy of what they hold: compile that)"
+            )
         for number, instructions in enumerate(result.candidates):
             yield f"gepa {number}", with_instructions(program, instructions)
 
@@ -124,7 +127,7 @@ class _Adapter:
         budget: int,
     ):
         self.error: Exception | None = None
-        self.own = self.copies = False  # whether predictors of the program's own, or others, were asked
+        self.own = False  # whether any run asked predictors of the program's own
         self._program, self._draws, self._selection = program, draws, selection
         self._feedback, self._lm = feedback, reflection_lm
         self._metric, self._threads, self._journal = draws.options.metric, draws.options.threads, draws.task.journal
@@ -232,7 +235,6 @@ class _Adapter:
         said = 0.0 if run.prediction is None else given_by(self._metric, example, ended)
         score, advice = as_share(said, self._metric), getattr(said, "feedback", None)
         steps = []
-        self.copies |= None in run.names
         for name, (predictor, inputs, outputs) in zip(run.names, run.steps, strict=True):
             if name is not None:
                 remark = self._feedback.on(name, predictor, inputs, outputs, example, ended, score)

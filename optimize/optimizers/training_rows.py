@@ -256,12 +256,11 @@ class Source:
         found, traced = self.gold.missing.get(name), self.traced
         reasons, besides = ([found.text], found.besides) if found else ([], "")
         if self.runs and self._may_trace(name):
-            if (ended := traced.runs - traced.failed) and name not in traced.asked:
-                copies = "as dspy.BestOfN and dspy.Refine do: then compile what they hold"
-                reasons.append(f"none of {ended} runs asked it, or only a copy of it, {copies}")
-                return InputError(f"no {self.split} rows for {name!r}: {'; '.join(reasons)}")
             last = f" (the last time with: {error_text(traced.error)})" if traced.error else ""
             reasons.append(f"of {traced.runs} runs {traced.failed} failed{last} and {traced.wrong} were wrong")
+            if traced.runs > traced.failed and name not in traced.asked:
+                copies = "dspy.BestOfN and dspy.Refine ask a copy of what they hold: then compile that"
+                reasons.append(f"none that ended asked it, or only a copy of it ({copies})")
         more = f"give more {self.split} questions, or an LM that labels passages and decompositions (--teacher)"
         besides += ", or, in Python, judge_rows=, or a program that answers them right (teacher=)"
         return InputError(f"no {self.split} rows for {name!r}: {'; '.join([*reasons, more])}", besides)

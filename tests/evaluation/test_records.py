@@ -119,7 +119,7 @@ def test_records_whose_owner_a_power_cut_has_damaged_are_dropped_by_fresh_alone(
 def test_answers_of_another_endpoint_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Two servers that both call their model `llama` had each other's answers, and nobody said so."""
 
-    def told(place: str, *, fresh: bool = False) -> int:
+    def told(place: str | None, *, fresh: bool = False) -> int:
         program = Says("two")
         program.reads = dspy.Predict("question -> answer")
         program.reads.lm = connect("openai/llama", api_base=place)
@@ -130,8 +130,12 @@ def test_answers_of_another_endpoint_are_told(tmp_path: Path, caplog: pytest.Log
     one, other = "http://127.0.0.1:8001/v1", "http://127.0.0.1:8002/v1"
     assert told(one) == told(one) == 0
     assert told(other) == 1 and f"its 1 answers are of {one}, and {other} is asked now" in caplog.text
-    assert told(other) == told(one) == 0, "once is enough"
+    assert told(other) == 1, "no answer is its own yet"
+    (record,) = read_jsonl(tmp_path / "r.jsonl")
+    write_jsonl(tmp_path / "r.jsonl", [record | {"error": "down"}])
+    assert told(other) == 1 and told(other) == told(one) == 0, "now one is"
     assert told(other, fresh=True) == 0 and told(one) == 1
+    assert told(None) == 1 and "and its provider is asked now" in caplog.text
 
 
 def test_answers_that_an_earlier_version_scored_are_not_gone_on_with(tmp_path: Path) -> None:

@@ -331,11 +331,11 @@ def test_who_asks_copies_of_what_it_holds_is_told_why_nothing_is_learnt(llama: A
     student: Any = dspy.BestOfN(extracting(), N=1, reward_fn=lambda given, made: 1.0, threshold=1.0)
     sets: Any = {"trainset": asked("train"), "valset": asked("other")}
     weights = raisf.FinetuneJudges(base=f"local/{llama}", predictors=["module.find"], **QUIET)
-    with pytest.raises(InputError, match=r"none of 4 runs asked it, or only a copy of it, as dspy.BestOfN"):
+    with pytest.raises(InputError, match=r"none that ended asked it, or only a copy of it \(dspy.BestOfN"):
         weights.compile(student, **sets)
     made = raisf.GEPA(reflection_lm=ScriptedLM(lambda fields: {}), metric=lambda *_: 0.5, trials=3, **QUIET)
     assert made.compile(student, **sets).compile_report["chosen"] == "zero-shot"
-    assert "made by copies of the program" in caplog.text
+    assert "no run asked a predictor of this program, or only copies" in caplog.text
     caplog.clear()
     made.compile(extracting(), **sets)
-    assert "made by copies" not in caplog.text
+    assert "no run asked" not in caplog.text

@@ -5,7 +5,6 @@ import logging
 import os
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# By place, the LMs in whose stead copies without the cache are asked, and in how many comparisons: several may run at
+# By place, the LM in whose stead a copy without the cache is asked, and how many comparisons do so: several may run at
 # once on one program.
-_SWAPPED: dict[tuple[int, str], Any] = {}
-_COMPARED = Counter[tuple[int, str]]()
+_SWAPPED: dict[tuple[int, str], list[Any]] = {}
 _SWAPPING = threading.Lock()
 
 
@@ -154,23 +152,22 @@ def _asked_anew(programs: "Iterable[dspy.Module]") -> Iterator[None]:
     own: Any = dspy.settings.lm
     places = {(id(attributes), name): (attributes, name) for one in programs for attributes, name, _ in held_lms(one)}
     with _SWAPPING:
-        anew: dict[int, Any] = {}
+        lms = [own, *(attributes[name] for attributes, name in places.values())]
+        anew = {id(lm): lm.copy(cache=False) for lm in lms if lm is not None}
         for place, (attributes, name) in places.items():
-            lm = attributes[name]
             if place not in _SWAPPED:
-                _SWAPPED[place] = lm
-                attributes[name] = anew.setdefault(id(lm), lm.copy(cache=False))
-        _COMPARED.update([*places])
+                _SWAPPED[place] = [attributes[name], 0]
+                attributes[name] = anew[id(attributes[name])]
+            _SWAPPED[place][1] += 1
     try:
-        with dspy.context(lm=own and anew.get(id(own), own.copy(cache=False))):
+        with dspy.context(lm=anew.get(id(own))):
             yield
     finally:
         with _SWAPPING:
-            _COMPARED.subtract([*places])
             for place, (attributes, name) in places.items():
-                if not _COMPARED[place]:
-                    attributes[name] = _SWAPPED.pop(place)
-                    del _COMPARED[place]
+                _SWAPPED[place][1] -= 1
+                if not _SWAPPED[place][1]:
+                    attributes[name], _ = _SWAPPED.pop(place)
 
 
 def answer_all(
@@ -222,9 +219,10 @@ def judge_all(
         LMError: The LM failed on ten rows in a row, or on all there are.
     """
     from raisf.evaluation.seen import warn_of_seen
-    from raisf.optimize.judges.predictor_roles import role_of
+    from raisf.optimize.judges.judgements import judging
+    from raisf.optimize.judges.predictor_roles import predictor_of, role_of
     from raisf.optimize.overlap import asked_with_parts
-    from raisf.signatures.judges import ListwiseRelevance
+    from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
     from raisf.utils.files import locked
 
     parts = [text for example in examples for text in asked_with_parts(example)]
@@ -240,8 +238,8 @@ def judge_all(
             reports, untold = _judge(program, examples, path, options)
         found[label] = {judge: {**report, "not_held_out": seen} for judge, report in reports.items()}
         if "relevance" in reports:
-            roles = [role_of(predictor) for _, predictor in program.named_predictors()]
-            found[label]["relevance"]["as_a_set"] = ListwiseRelevance in roles
+            asked = predictor_of(judging(program), PassageRelevance, ListwiseRelevance)
+            found[label]["relevance"]["as_a_set"] = role_of(asked) is ListwiseRelevance
         for reason in untold:
             missing.setdefault(reason, []).append(label)
     for reason, labels_without in missing.items():
