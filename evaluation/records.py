@@ -16,10 +16,12 @@ import ujson
 from raisf.evaluation.confidence import of_record
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe
+from raisf.evaluation.local_lms import lms_of
+from raisf.lm.connect import base_of
 from raisf.lm.endpoint import EndpointLM
 from raisf.utils.errors import InputError
 from raisf.utils.files import append_line, check_name, check_writable, dump_line, read_json, write_json
-from raisf.utils.predictors import all_predictors, held_lms
+from raisf.utils.predictors import held_lms
 from raisf.utils.urls import without_secrets
 
 logger = logging.getLogger(__name__)
@@ -153,20 +155,16 @@ def binding_of(program: dspy.Module, examples: Sequence[dspy.Example], *, cache:
     Returns:
         The program and the test, and the endpoints that its LMs are asked at, which may be other ones the next time.
     """
-    lms = [predictor.lm or dspy.settings.lm for _, predictor in all_predictors(program)]
-    lms += [lm for *_, lm in held_lms(program)]
+    lms = [*lms_of(program), *(lm for *_, lm in held_lms(program))]
     return {
         "program": describe(program) | ({"cache": True} if cache else {}),
         "test": describe_test(examples),
-        "endpoints": sorted({without_secrets(place) for lm in lms if (place := _place(lm))}),
+        "endpoints": sorted({without_secrets(place) for lm in lms if lm is not None and (place := _place(lm))}),
     }
 
 
-def _place(lm: Any) -> str | None:
-    if isinstance(lm, EndpointLM):
-        return lm.endpoint.place or "its provider"
-    place = getattr(lm, "kwargs", {}).get("api_base")
-    return place if isinstance(place, str) else None
+def _place(lm: dspy.BaseLM) -> str | None:
+    return lm.endpoint.place or "its provider" if isinstance(lm, EndpointLM) else base_of(lm)
 
 
 def meta_path(records: Path) -> Path:
