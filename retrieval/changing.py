@@ -171,7 +171,7 @@ def change_documents(
             before = {name: print for name, print in known.items() if not goes(name) and composed(name) not in new}
             return {**before, **prints}
 
-        return changes.apply(read_whole(changed, left_out, changes.seen), now, **place)
+        return changes.apply(read_whole(changed, left_out, changes.seen, progress), now, **place)
 
 
 def fingerprints(documents: Iterable[Document], skip: Skip) -> dict[str, str]:

@@ -123,7 +123,7 @@ def build_index(
         return kind.load(out, checkpoint)
     prints |= fingerprints(documents, skip_one)
     readable = [document for document in documents if document.name in prints]
-    passages = _at_least_one(read_whole(readable, skip_one, SeenIds()), Path(docs), reasons)
+    passages = _at_least_one(read_whole(readable, skip_one, SeenIds(), progress), Path(docs), reasons)
     return kind.build(passages, out, checkpoint, mode, progress, documents=prints, ray=ray)
 
 

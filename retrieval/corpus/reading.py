@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from raisf.retrieval.corpus.bounds import bounded
@@ -12,6 +12,7 @@ from raisf.retrieval.corpus.kinds import kind_of
 from raisf.retrieval.corpus.parsing import ParserProcess
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
+from raisf.utils.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def read_documents(path: Path | str, encoding: str | None = None) -> Iterator[Pa
         yield from checked(passage for document in documents for passage in _passages(parser, document))
 
 
-def read_whole(documents: Iterable[Document], skip: Skip, seen: SeenIds) -> Iterator[Passage]:
+def read_whole(documents: Sequence[Document], skip: Skip, seen: SeenIds, progress: bool = False) -> Iterator[Passage]:
     """The passages of those documents that can be read to their end, streamed.
 
     Args:
@@ -57,17 +58,20 @@ def read_whole(documents: Iterable[Document], skip: Skip, seen: SeenIds) -> Iter
         skip: Is told of a document that cannot be read, that has no text, or in which an id comes twice; nothing of
             such a document has been given then.
         seen: The ids that others have; those of the passages are added.
+        progress: Whether to show a bar on standard error.
     """
-    with ParserProcess() as parser:
-        for document in documents:
+    with ParserProcess() as parser, progress_bar(progress) as bar:
+        task = bar.add_task("reading documents", total=len(documents))
+        for done, document in enumerate(documents, 1):
             try:
                 found = _read_to_end(parser, document, seen)
             except InputError as error:
                 skip(skipped(document.name, error))
-                continue
+                found = ()
             for passage in found:
                 seen.add(passage.pid, passage.citation)
                 yield passage
+            bar.update(task, completed=done)
 
 
 def _read_to_end(parser: ParserProcess, document: Document, seen: SeenIds) -> Iterable[Passage]:

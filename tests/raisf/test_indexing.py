@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from raisf import cli
-from raisf.retrieval.index import open_index
+from raisf.retrieval.index import build_index, open_index
 from raisf.utils.leftovers import make_partial_folder
 from tests.raisf.conftest import run_json
 
@@ -26,6 +26,20 @@ def index(tmp_path: Path) -> Path:
     (docs / "rivers.md").write_text("# Rivers\n## Danube\nIt flows into the Black Sea.")
     assert cli.main(["index", str(docs), "--engine", "bm25", "--out", str(tmp_path / "index")]) == 0
     return tmp_path / "index"
+
+
+def test_whoever_waits_for_documents_to_be_read_is_shown_how_many_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "docs").mkdir()
+    for name in ("a", "b", "empty"):
+        (tmp_path / "docs" / f"{name}.txt").write_text("" if name == "empty" else f"About {name}.")
+    for progress in (True, False):  # made, and then brought up to date
+        build_index(tmp_path / "docs", tmp_path / str(progress), "bm25", progress=progress)
+        assert ("reading documents" in (shown := capsys.readouterr().err)) == progress == ("3/3" in shown)
+    (tmp_path / "docs" / "b.txt").write_text("About b and more.")
+    assert cli.main(["index", str(tmp_path / "docs"), "--out", str(tmp_path / "True")]) == 1
+    assert re.search("reading documents .* 2/2", capsys.readouterr().err)
 
 
 def test_an_index_is_added_to_reduced_and_looked_at(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
