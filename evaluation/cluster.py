@@ -17,7 +17,7 @@ from typing import Any
 
 import dspy
 
-from raisf.evaluation.local_lms import lms_of, load_weights
+from raisf.evaluation.local_lms import lms_of
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.runner import Patience, ask_here, asked_by
 from raisf.lm.connect import too_long
@@ -99,7 +99,6 @@ class _Cluster:
         keep: Callable[[Outcome], None],
         *,
         threads: int,
-        inputs: Sequence[str],
         judge: Callable[[Outcome], Outcome] | None,
     ) -> None:
         """As `raisf.evaluation.runner.ask_here`; each node has one chunk at a time, and asks with so many threads.
@@ -112,11 +111,11 @@ class _Cluster:
             work = self._ray.put(Work(program, settings, self._prepare))
         except Exception as error:  # whatever pickling it raises
             logger.warning("asked here, since it cannot be sent to the nodes: %r (%s)", program, error)
-            return ask_here(program, examples, keep, threads=threads, inputs=inputs, judge=judge)
+            return ask_here(program, examples, keep, threads=threads, judge=judge)
         computes, patience = _in_process(program), Patience()
 
         def start(node: str, resources: dict[str, float], chunk: range) -> Any:
-            rows = [(at, {name: examples[at][name] for name in inputs}) for at in chunk]
+            rows = [(at, examples[at].question) for at in chunk]
             return self._start(node, work, rows, threads, resources if computes else {})
 
         size = max(1, min(CHUNK, -(-len(examples) // (2 * max(1, len(self._nodes()))))))
@@ -175,7 +174,7 @@ class _Cluster:
                 ray.cancel(one, force=True)
 
     def _start(
-        self, node: str, work: Any, rows: list[tuple[int, dict[str, Any]]], threads: int, resources: dict[str, float]
+        self, node: str, work: Any, rows: list[tuple[int, str]], threads: int, resources: dict[str, float]
     ) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # pyright: ignore[reportMissingImports]
 
@@ -200,14 +199,12 @@ _Rows = list[tuple[int, dspy.Prediction | None, Failure | None, float, dict[str,
 _latest: list[Work] = []
 
 
-def answer(
-    work: Work, rows: list[tuple[int, dict[str, Any]]], threads: int, cpus: int = 0
-) -> tuple[_Rows, Failure | None]:
+def answer(work: Work, rows: list[tuple[int, str]], threads: int, cpus: int = 0) -> tuple[_Rows, Failure | None]:
     """Asks some questions in a process of a node.
 
     Args:
         work: What is asked.
-        rows: The questions' numbers and the program's arguments.
+        rows: The questions and their numbers.
         threads: Questions at a time.
         cpus: PyTorch computes with so many; 0 for as many as it takes by itself, which in a process of Ray's is one.
 
@@ -222,7 +219,7 @@ def answer(
         torch.set_num_threads(cpus)
     _latest[:] = [work]  # the index of the next chunk's copy is this one, as long as it is held
     found: _Rows = []
-    examples = [dspy.Example(at=at, given=given) for at, given in rows]
+    examples = [dspy.Example(at=at, question=question) for at, question in rows]
 
     def keep(outcome: Outcome) -> None:
         failure = None if outcome.error is None else Failure.of(outcome.error)
@@ -230,8 +227,7 @@ def answer(
 
     try:
         with dspy.context(**work.settings):
-            load_weights(work.program)
-            ask_here(lambda given: work.program(**given), examples, keep, threads=threads, inputs=("given",))
+            ask_here(work.program, examples, keep, threads=threads)
     except RaisfError as error:
         return found, Failure.of(error)
     return found, None

@@ -1,7 +1,7 @@
 """One question asked: what came of it, what it cost, and the record that is kept of it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,14 +51,14 @@ class _Traces(BaseCallback):
         return searched | {name: sum(getattr(one, name) for one in traces) for name in _READ}
 
 
-def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example, inputs: Sequence[str]) -> Outcome:
-    """Calls a program with the fields of an example that `inputs` names; its error is part of the outcome."""
+def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example) -> Outcome:
+    """Asks a program the question of an example; its error is part of the outcome."""
     prediction, error, calls, traces = None, None, Calls(), _Traces()
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
     with shared_usage() as usage, dspy.context(trace=[]), heard_by(calls, traces):
         try:
-            prediction = program(**{name: example[name] for name in inputs})
+            prediction = program(question=example.question)
         except Exception as raised:
             error = raised
     seconds = time.perf_counter() - start

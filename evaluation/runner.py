@@ -81,12 +81,11 @@ def ask_all(
     keep: Callable[[Outcome], None],
     *,
     threads: int = 8,
-    inputs: Sequence[str] = ("question",),
     judge: Callable[[Outcome], Outcome] | None = None,
 ) -> None:
     """As `ask_here`; or on the nodes of a cluster, within `raisf.evaluation.cluster.on_cluster`."""
     if examples:
-        (_asker.get() or ask_here)(program, examples, keep, threads=threads, inputs=inputs, judge=judge)
+        (_asker.get() or ask_here)(program, examples, keep, threads=threads, judge=judge)
 
 
 def ask_here(
@@ -95,13 +94,12 @@ def ask_here(
     keep: Callable[[Outcome], None],
     *,
     threads: int = 8,
-    inputs: Sequence[str] = ("question",),
     judge: Callable[[Outcome], Outcome] | None = None,
 ) -> None:
     """Asks all questions and hands each outcome to `keep` as it is there, one at a time, in order of completion.
 
-    The program is called with the examples' fields that `inputs` names. `judge` turns its outcome into the one that is
-    kept; it is called like the program in the workers, several at a time, and may ask an LM too.
+    `judge` turns the program's outcome into the one that is kept; it is called like the program in the workers, several
+    at a time, and may ask an LM too.
 
     Weights of models in the process are read before any question's seconds are counted. The caller's DSPy settings
     (LM, adapter, callbacks) hold in the workers, in `judge` and in `keep`. On Ctrl-C no new question is asked; what
@@ -127,7 +125,7 @@ def ask_here(
             while not over.is_set():
                 example, context = waiting.get_nowait()
                 judging = context.copy()  # as the caller's: the program's may have set something
-                outcome = context.run(ask_one, program, example, inputs)
+                outcome = context.run(ask_one, program, example)
                 if judge is not None:
                     outcome = judging.run(judge, outcome)
                 # `keep` runs here and not in the main thread: Ctrl-C, which strikes there, cannot cut a record in two.

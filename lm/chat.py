@@ -141,7 +141,7 @@ def typed_calls(lm: dspy.BaseLM, messages: list[Values], lm_kwargs: Values) -> l
         request = _canonical(call, compat=native.compat if native else None)
     except (LM15Error, TypeError, ValueError):
         return None  # DSPy sends such a call through LiteLLM
-    options = {name: call.kwargs[name] for name in ("cache",) if name in call.kwargs}
+    options = {"cache": call.kwargs["cache"]} if "cache" in call.kwargs else {}
     rollout = call.legacy.get("rollout_id")
     rollouts = [rollout, *(f"{rollout or 0}-{number}" for number in range(1, call.n))]
     each = [options if name is None else {**options, "rollout_id": name} for name in rollouts]

@@ -10,11 +10,16 @@ import pytest
 from raisf import cli
 from raisf.data.questions import load_questions
 from raisf.evaluation.intervals import proportion
+from raisf.experiments import every_judge
+from raisf.experiments.bars import WorkspaceBars
+from raisf.experiments.comparing import judge_all
 from raisf.experiments.data_efficiency import EM, NONE, SIZES, WAYS, _about, _learnt, _lines, settings, sizes_of_ways
 from raisf.experiments.few_rows import questions_for
+from raisf.experiments.opening import LMChoice
 from raisf.experiments.settings import Setting
+from raisf.experiments.workspace import Workspace
 from raisf.reports.markdown import MARK
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
 from raisf.utils.files import read_json
 
 
@@ -147,3 +152,26 @@ def test_the_judgements_that_rows_rest_on_are_told_as_they_are_where_some_could_
     workspace: Any = SimpleNamespace(sizes={"prompts": (50,)}, train=[0] * 200, dev=[0] * 20)
     told = _about(workspace, scores)
     assert "n = 20 questions;" in told and ": 25 to 40 judgements of know, 200 of relevance, those that could" in told
+
+
+def test_judges_that_could_not_be_asked_are_told_and_cost_no_table(world: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    rows = {"a": Setting("ra-isf"), "b": Setting("ra-isf", {"k": 2})}
+    monkeypatch.setattr(every_judge, "ROWS", rows)
+    workspace = Workspace(tmp_path / "out", world, engine="bm25", n=2, lm=LMChoice("pocket"))
+    with WorkspaceBars([rows], 2) as bars:
+        answers = workspace.answer(rows, bars)
+    failing: list[str] = []
+
+    def asked(programs: Any, *args: Any, **options: Any) -> Any:
+        if programs.keys() & set(failing):
+            raise LMError("a hiccup")
+        return judge_all(programs, *args, **options)
+
+    monkeypatch.setattr("raisf.experiments.workspace.judge_all", asked)
+    for label in ("b", "a"):
+        failing.append(label)
+        workspace.left_out = {"c": "k is 0"}
+        answered, judges = every_judge.sections(workspace, answers)
+        assert [row[0] for row in answered.rows] == ["a", "b"]
+        assert {row[0] for row in judges.rows} == rows.keys() - set(failing)
+        assert workspace.left_out == {"c": "k is 0", **{f"{one}: its judges alone": "a hiccup" for one in failing}}

@@ -181,14 +181,5 @@ def _check_out(out: Path | None, module: str) -> None:
     # Answers have these fields, too.
     if first is not None and not ({"question", "gold", "readable"} <= first.keys() and "em" not in first):
         raise InputError(f"{out} holds something else than verdicts, which would be replaced: give another file")
-    if first is not None and (whose := _judge_of(first)) not in (module, None):
+    if first is not None and (whose := first.get("judge")) not in (module, None):
         raise InputError(f"{out} holds verdicts of the {whose} judge, which would be replaced: give another file")
-
-
-def _judge_of(row: dict[str, Any]) -> str | None:
-    """Which judge gave a verdict that was written; None of one of earlier versions on passages, which do not say."""
-    if "judge" in row:
-        return row["judge"]
-    if "listed" in row:
-        return "decomposition"
-    return "know" if row.get("passage") is None else None

@@ -262,7 +262,7 @@ def _judge(
     found, untold, has = dict(kept), list[str](), judges_of(program)
     for judge in [judge for judge in PREDICTORS if judge in has]:
         verdicts = path.with_name(f"{path.stem}-{judge}.rows.jsonl")
-        if "unreadable" in kept.get(judge, {}) and verdicts.is_file():
+        if judge in kept and verdicts.is_file():
             continue
         try:
             report, rows, errors = judge_alone(program, judge, examples, journal=journal, **options)
@@ -271,7 +271,7 @@ def _judge(
             continue
         counted = {"rows": len(rows), "unreadable": sum(not row.readable for row in rows)}
         found[judge] = {**report.as_dict(), **counted, "errors": errors, "verdicts": verdicts.name}
-        write_jsonl(verdicts, map(asdict, rows))
+        write_jsonl(verdicts, ({**asdict(row), "judge": judge} for row in rows))
         if not errors:
             kept[judge] = found[judge]
             write_json(path, kept)

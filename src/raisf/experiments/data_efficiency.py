@@ -8,7 +8,7 @@ from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import summaries
 from raisf.evaluation.seen import seen_lines
 from raisf.experiments.settings import PREDICTORS, Setting
-from raisf.experiments.tables import fault_lines, joined
+from raisf.experiments.tables import fault_lines, joined, judged_beside
 from raisf.reports import plots
 from raisf.reports.report import last_go_line
 from raisf.reports.sections import Cell, Section, score_of
@@ -65,9 +65,8 @@ def settings(workspace: "Workspace") -> dict[str, Setting]:
 
 def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
     """Tables of every way at every size, the judges alone in one of their own, and a figure of both."""
-    rows_of, left_out = settings(workspace), workspace.left_out
-    judged = workspace.judge({label: rows_of[label] for label in answers})
-    workspace.left_out = left_out
+    rows_of = settings(workspace)
+    judged = judged_beside(workspace, {label: rows_of[label] for label in answers})
     answered = summaries(answers)
     scores = {label: {EM: report.em, **_alone(judged.get(label, {}))} for label, report in answered.items()}
     reports = {label: _report(workspace, rows_of[label]) for label in answers}

@@ -8,7 +8,7 @@ from raisf.evaluation.comparison import compare_records
 from raisf.evaluation.report import Report, summaries, waited
 from raisf.evaluation.seen import seen_lines
 from raisf.experiments.settings import THRESHOLDS, Setting
-from raisf.experiments.tables import fault_lines
+from raisf.experiments.tables import fault_lines, judged_beside
 from raisf.reports.report import pair_sections, uncounted_line
 from raisf.reports.sections import Cell, Section, score_of
 
@@ -51,9 +51,7 @@ MEASURES = {"auroc": "AUROC", "ece": "ECE", "aurc": "AURC"}
 def sections(workspace: "Workspace", answers: Mapping[str, RecordsById]) -> list[Section]:
     """What each row answers and costs, how good its judges are alone, and the whole against each other row."""
     reports = summaries(answers)
-    left_out = workspace.left_out
-    judged = workspace.judge({label: ROWS[label] for label in answers if label in ROWS})
-    workspace.left_out = left_out
+    judged = judged_beside(workspace, {label: ROWS[label] for label in answers})
     made = [_answers(workspace, reports), _judges(judged)]
     if WHOLE in answers and len(answers) > 1:
         made.append(pair_sections(compare_records(answers, WHOLE).pairs)[0])

@@ -8,6 +8,7 @@ from raisf.evaluation.comparison import Comparison, compare_records
 from raisf.evaluation.intervals import Score
 from raisf.evaluation.report import UNCOUNTED, Report, summaries
 from raisf.experiments import published_results as published
+from raisf.experiments.settings import Setting
 from raisf.reports import plots
 from raisf.reports.report import (
     ROUTES,
@@ -19,7 +20,7 @@ from raisf.reports.report import (
     with_routes,
 )
 from raisf.reports.sections import Cell, Section
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -236,6 +237,21 @@ def reliability(_: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Se
         first.text += f" Judges without a table, as the test questions have no gold for them: {'; '.join(missing)}."
     first.draw(*plots.reliability_curves(judged, plots.colours(judged)))
     return sections
+
+
+def judged_beside(workspace: "Workspace", settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
+    """Each judge's report alone, beside answers, which stay where judges cannot be asked: `left_out` says why."""
+    before, workspace.left_out = workspace.left_out, {}
+    try:
+        judged = workspace.judge(settings)
+    except RaisfError:
+        if not workspace.left_out:
+            raise
+        judged = {}
+    finally:
+        alone = {f"{label}: its judges alone": why for label, why in workspace.left_out.items()}
+        workspace.left_out = before | alone
+    return judged
 
 
 def _agreement(judge: str) -> str:
