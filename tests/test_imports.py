@@ -3,6 +3,8 @@
 import ast
 import graphlib
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,3 +71,9 @@ def test_every_model_is_read_without_code_from_its_folder() -> None:
 def test_what_measures_runs_with_what_it_measures(bench: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT)
     assert importlib.import_module(f"bench.{bench}").main
+
+
+def test_windows_is_told_where_it_runs():
+    code = "import sys; sys.platform = 'win32'; import raisf"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stderr.endswith("ImportError: raisf runs on Linux and macOS; on Windows use WSL\n")

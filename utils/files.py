@@ -31,7 +31,7 @@ LONGEST_NAME = 237
 """Bytes of a name, so that the half-made file's beside it, 18 longer, has 255, the most that file systems take."""
 LOCK = ".lock"
 """The file in a folder by which its writer keeps a second one out, see `locked`; it stays there, empty."""
-_NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LOCKS = (None, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 """How a file system that knows no locks says so: nobody is kept out there. None: by filelock's own error."""
 
 

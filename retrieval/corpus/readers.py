@@ -17,7 +17,7 @@ from raisf.retrieval.corpus.texts import cut
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
 from raisf.utils.json_stream import stream_array
-from raisf.utils.text import SOFT_HYPHEN, clean
+from raisf.utils.text import SOFT_HYPHEN, clean, composed
 
 LONGEST_TEXT = 1 << 28
 """Characters of a text that is read as one, a txt or md file's: it lies in memory."""
@@ -206,7 +206,7 @@ def row_passages(row: Mapping[str, Any], name: str, number: int, unit: str = "li
             f"{name}, {unit} {number}: the id {pid!r} has half a surrogate pair, which no file can hold; mend it, or "
             "leave the ids out and they are numbered"
         ) from error
-    title = clean(str(title or ""))
+    title = clean(composed(str(title or "")))
     columns = {name: clean(told) if isinstance(told, str) else told for name, told in columns_of(row).items()}
     metadata = {f"file {unit}" if unit in columns else unit: number, **columns}  # first comes what is cited
     yield from cut(pid, text, title, name, metadata)

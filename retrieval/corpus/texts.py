@@ -7,7 +7,7 @@ from typing import Any
 from raisf.retrieval.corpus.splitting import split_text
 from raisf.retrieval.passage import Passage, Value, cell, columns_of
 from raisf.utils.errors import InputError
-from raisf.utils.text import clean
+from raisf.utils.text import clean, composed
 
 TextLike = str | Passage | Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def passages_of_texts(texts: Iterable[TextLike]) -> Iterator[Passage]:
                 f"text {number} is {text!r:.80}: give a string, a Passage, or a mapping with a 'text' of type string"
             )
         pid = str(number) if cell(row, "id") in (None, "") else clean(str(row["id"]))
-        yield from cut(pid, row["text"], clean(str(cell(row, "title") or "")), None, columns_of(row))
+        yield from cut(pid, row["text"], clean(composed(str(cell(row, "title") or ""))), None, columns_of(row))
 
 
 def cut(pid: str, text: str, title: str, source: str | None, metadata: Mapping[str, Value]) -> Iterator[Passage]:

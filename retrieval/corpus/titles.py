@@ -12,7 +12,7 @@ from pathlib import Path
 from unicodedata import category
 
 from raisf.retrieval.corpus.lines import PACKED
-from raisf.utils.text import clean
+from raisf.utils.text import clean, composed
 
 # Words and characters of a first line that is a title.
 _LONGEST, _WIDEST = 15, 120
@@ -76,7 +76,7 @@ def title_of(file: Path, told: object = None) -> str:
         file: The document's, such as marie_curie.txt (which says something) or 0017.txt.
         told: The title that stands in the document's own data; of a file's name there, what it says as words.
     """
-    title = clean(str(told or ""))
+    title = clean(composed(str(told or "")))
     if _MADE_UP.fullmatch(title):
         title = ""
     elif _MADE_BY.match(title) or _OF_FILE.search(title):
@@ -85,7 +85,7 @@ def title_of(file: Path, told: object = None) -> str:
     if says_something(title) or (_INITIALS.fullmatch(title) and title.isupper() and not _NUMERAL.fullmatch(title)):
         return title
     stem = Path(file.stem).stem if file.suffix.lower() in PACKED else file.stem
-    name = clean(re.sub(r"[_-]+", " ", stem))
+    name = clean(re.sub(r"[_-]+", " ", composed(stem)))
     if not says_something(name):
         return ""
     # Names are capitalised in texts, and models know them so.

@@ -17,7 +17,7 @@ from raisf.retrieval.engines.base import Index
 from raisf.retrieval.passage import Passage, row_of
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
-from raisf.utils.text import clean
+from raisf.utils.text import clean, composed
 
 HARD = 8
 """Hard negatives kept for each triple; a step of the training draws from them."""
@@ -71,7 +71,7 @@ def brought_passages(*files: Path) -> Iterator[Passage]:
             except (ValueError, TypeError, KeyError) as error:
                 raise InputError(f"{file}, question {number}: {error}") from error
             for pid, title, text in found:
-                yield Passage(pid, text, clean(title))
+                yield Passage(pid, text, clean(composed(title)))
 
 
 def question_triples(questions: Sequence[Any], index: Index, progress: bool = True) -> Iterator[Triple]:

@@ -11,7 +11,11 @@ A name is imported from its package when it is first used, so that `import raisf
 
 import functools
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    raise ImportError("raisf runs on Linux and macOS; on Windows use WSL")
 
 # Type checkers read these imports, and so does `_homes`: what stands here is all that `raisf` has.
 if TYPE_CHECKING:

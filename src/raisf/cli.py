@@ -17,6 +17,7 @@ from raisf import __version__
 from raisf.commands.command import Commands, tell
 from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
+from raisf.utils.open_files import raise_open_files
 from raisf.utils.text import visible
 
 NO_PLACE = (
@@ -101,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))
     if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():  # what is no UTF-8 is told with its question
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
+    raise_open_files()
     # At its end Python looks through all that torch and DSPy have made, in search of garbage: seconds, and for nothing.
     atexit.register(gc.freeze)
     atexit.register(_leave_stderr)

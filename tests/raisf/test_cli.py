@@ -12,6 +12,7 @@ import pytest
 from raisf import cli
 from raisf.commands.result import facts_result
 
+HAS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full: of Linux")
 HEAVY = ("torch", "dspy", "transformers", "colbert", "datasets", "numpy", "rich")
 
 
@@ -168,6 +169,7 @@ def test_leaving_takes_no_time_because_nothing_is_searched_for_garbage():
 PROGRAMS = "from raisf.cli import main; import sys; sys.exit(main(sys.argv[1:]))", "programs"
 
 
+@HAS_FULL
 def test_a_full_disk_under_standard_output_is_told_and_not_raised():
     with open("/dev/full", "w") as full:
         run = subprocess.run([sys.executable, "-c", *PROGRAMS], stdout=full, stderr=subprocess.PIPE, text=True)
@@ -189,6 +191,7 @@ programs_command.callback = work
 """
 
 
+@HAS_FULL
 @pytest.mark.parametrize("asked", [["programs", "--json"], ["fly"]])
 @pytest.mark.parametrize("lost", ["its reader is gone", "its disk is full"])
 def test_standard_error_that_cannot_be_written_costs_no_work_and_no_exit_code(lost, asked):

@@ -1,9 +1,13 @@
 """What a document's passages are called."""
 
+import json
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from raisf.data.questions import load_questions
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.titles import title_of, titled
 
@@ -213,3 +217,22 @@ def test_quotes_within_a_title_stay(tmp_path: Path, told: str, title: str):
     """A society's rules were called `Policy Number "2002-08-03`."""
     (tmp_path / "a.md").write_text(f"---\ntitle: {told}\n---\nNo fires.\n")
     assert [p.title for p in read_documents(tmp_path)] == [title]
+
+
+@pytest.mark.parametrize("held", ["NFC", "NFD"])
+@pytest.mark.parametrize("wanted", ["NFC", "NFD"])
+def test_gold_names_a_title_however_its_letters_are_composed(
+    held: Literal["NFC", "NFD"], wanted: Literal["NFC", "NFD"], tmp_path: Path
+):
+    """A Mac's names of files are decomposed, and what is typed is not."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / unicodedata.normalize(held, "Résumé Müller.txt")).write_text("Of a life.")
+    row = {"title": unicodedata.normalize(held, "Café"), "text": "Of coffee."}
+    (tmp_path / "docs" / "rows.jsonl").write_text(json.dumps(row))
+    gold = [unicodedata.normalize(wanted, name) for name in ("Résumé Müller", "Café")]
+    questions = tmp_path / "q.json"
+    parts = {"sub_questions": ["Who?", "Whose?"], "sub_answers": ["He", "His"], "sub_titles": gold}
+    questions.write_text(json.dumps([{"question": "Whose?", "answer": "His", "gold_titles": gold, **parts}]))
+    (example,) = load_questions(questions)
+    titles = [passage.title for passage in read_documents(tmp_path / "docs")]
+    assert titles == example.gold_titles == example.sub_titles
