@@ -154,11 +154,7 @@ class _Walk:
             made: Any = with_prompts(student, found["prompts"])
             report = found["report"]
         else:
-            try:
-                made = optimizer.compile(student, **sets)
-            except Exception as error:
-                self.error = error
-                raise
+            made = optimizer.compile(student, **sets)
             report = {key: value for key, value in made.compile_report.items() if key != "earlier"}
             if isinstance(optimizer, Prompting):
                 self._task.journal.add(f"step {name}", {"prompts": prompts_of(made), "report": report})
@@ -191,6 +187,13 @@ class _BetterTogether(dspy.BetterTogether):
     def __init__(self, walk: _Walk, metric: Metric, steps: dict[str, Any]) -> None:
         super().__init__(metric, **steps)
         self._walk = walk
+
+    def _run_and_evaluate_step(self, *given: Any, **named: Any) -> Any:
+        try:
+            return super()._run_and_evaluate_step(*given, **named)
+        except Exception as error:
+            self._walk.error = error
+            raise
 
     def _evaluate_on_valset(self, program: Any, *_: Any, **__: Any) -> float:
         return self._walk.score(program)
