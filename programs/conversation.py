@@ -1,6 +1,7 @@
 """A program in a conversation: earlier turns make the last question one that stands alone."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import anyio.to_thread
 import dspy
 
+from raisf.evaluation.local_lms import lms_of
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
 from raisf.lm.lists import plain
@@ -21,7 +23,6 @@ from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
-from raisf.utils.predictors import all_predictors
 from raisf.utils.text import clean
 
 MOST_TURNS = 8
@@ -153,6 +154,11 @@ class Conversation(dspy.Module):
             raise InputError(f"{path} is no saved conversation: write one with Conversation.save(FILE.json)") from error
 
     def _lm(self) -> Any:
-        """What rewrites: its own, else the program's, else DSPy's."""
-        found = (predictor.lm for _, predictor in all_predictors(self.program) if predictor.lm is not None)
-        return self.rewrite.lm or next(found, dspy.settings.lm)
+        """What rewrites: its own, else what most of the program's predictors ask, else DSPy's.
+
+        A judge with weights or an LM of its own has learnt to write verdicts, or is there for these.
+        """
+        lms = [lm for lm in lms_of(self.program) if lm is not None]
+        asked = Counter(lm.model for lm in lms)
+        most = max(lms, key=lambda lm: (asked[lm.model], getattr(lm, "lora", None) is None), default=dspy.settings.lm)
+        return self.rewrite.lm or most

@@ -49,10 +49,12 @@ def _adapted(given: Any, name: str | None = None) -> Retriever:
     """See `as_retriever`; what is known of it is not told yet, which takes a while where it has many texts."""
     if isinstance(given, Retriever) and name is None:
         return given
-    if not callable(given) or isinstance(given, type):
+    import dspy
+
+    if not callable(given) or isinstance(given, type | dspy.Tool):
         raise InputError(
             f"the retriever is {given!r:.80}: give what raisf.open_index opens, a retriever of DSPy, or a "
-            "function of a query and k that gives passages"
+            "function of a query and k that gives passages (of a dspy.Tool its func)"
         )
     if any(map(inspect.iscoroutinefunction, (given, type(given).__call__))):
         raise InputError(

@@ -100,7 +100,7 @@ class Together(Optimizer):
         unset = [name for name, one in student.named_predictors() if one.lm is None]
         for predictor in student.predictors():
             predictor.lm = predictor.lm or dspy.settings.lm  # BetterTogether wants each predictor to have its own
-        sets: dict[str, Any] = {"trainset": list(task.trainset), "valset": list(task.valset), "teacher": task.teacher}
+        sets: dict[str, Any] = {"trainset": list(task.trainset), "valset": list(task.valset)}
         told.disabled, before = True, told.disabled  # our bars and the report say the same
         try:
             with ending_together():  # a step that is stopped later leaves what earlier ones have paid for
@@ -154,11 +154,7 @@ class _Walk:
             made: Any = with_prompts(student, found["prompts"])
             report = found["report"]
         else:
-            try:
-                made = optimizer.compile(student, **sets)
-            except Exception as error:
-                self.error = error
-                raise
+            made = optimizer.compile(student, teacher=self._task.teacher, **sets)
             report = {key: value for key, value in made.compile_report.items() if key != "earlier"}
             if isinstance(optimizer, Prompting):
                 self._task.journal.add(f"step {name}", {"prompts": prompts_of(made), "report": report})
@@ -180,9 +176,8 @@ class _Step(Teleprompter):
     def __init__(self, walk: _Walk, optimizer: Optimizer) -> None:
         self._walk, self._optimizer = walk, optimizer
 
-    def compile(self, student: Any, *, trainset: Any, teacher: Any = None, valset: Any = None, **_: Any) -> Any:
-        sets = {"trainset": trainset, "teacher": teacher, "valset": valset}
-        return self._walk.step(self._optimizer, student, sets)
+    def compile(self, student: Any, *, trainset: Any, valset: Any = None, **_: Any) -> Any:
+        return self._walk.step(self._optimizer, student, {"trainset": trainset, "valset": valset})
 
 
 class _BetterTogether(dspy.BetterTogether):
@@ -191,6 +186,13 @@ class _BetterTogether(dspy.BetterTogether):
     def __init__(self, walk: _Walk, metric: Metric, steps: dict[str, Any]) -> None:
         super().__init__(metric, **steps)
         self._walk = walk
+
+    def _run_and_evaluate_step(self, *given: Any, **named: Any) -> Any:
+        try:
+            return super()._run_and_evaluate_step(*given, **named)
+        except Exception as error:
+            self._walk.error = error
+            raise
 
     def _evaluate_on_valset(self, program: Any, *_: Any, **__: Any) -> float:
         return self._walk.score(program)

@@ -14,9 +14,10 @@ from raisf.optimize.artifact import load, save
 from raisf.optimize.compile import optimizer_named
 from raisf.optimize.optimizers.few_shot import Prompting
 from raisf.optimize.optimizers.selection import Selection
+from raisf.programs.baselines.rag import RAG
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, LMError
 from tests.scripted import ScriptedLM
 from tests.shelf import Shelf
 
@@ -154,6 +155,38 @@ def test_an_error_in_a_step_is_raised_and_not_logged_away(
     monkeypatch.setattr(Prompting, "_compile", breaks)
     with pytest.raises(InputError, match="no demonstrations today"):
         both("p -> w")
+
+
+def test_an_error_while_what_a_step_made_is_scored_is_raised_too(
+    program: RAISF, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    class Labeled(raisf.LabeledJudges):
+        def _compile(self, task: Any) -> Any:
+            made.append(super()._compile(task))
+            return made[-1]
+
+    def values(self: Any, program: Any, examples: Any, show: Any) -> list[float]:
+        if made:
+            raise LMError("the endpoint went down")
+        return [float(any(one.demos for one in program.predictors()))] * len(examples)
+
+    monkeypatch.setattr(Selection, "values", values)
+    with pytest.raises(LMError, match="the endpoint went down"):
+        together = raisf.Together(strategy="p", p=Labeled(), progress=False)
+        together.compile(program, trainset=world.train[:20], valset=world.dev[:4])
+
+
+def test_a_teacher_needs_none_but_the_predictors_that_it_teaches(
+    program: RAISF, world: Any, oracle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefers(monkeypatch, demos=0.1, weights=0.0)
+    teacher = RAG(program.retriever, evidence=True)
+    teacher.set_lm(oracle())
+    together = raisf.Together(strategy="p", p=raisf.BootstrapJudges(), progress=False)
+    made = together.compile(program, trainset=world.train[:20], valset=world.dev[:4], teacher=teacher)
+    assert made.answer_from.demos and not made.compose.demos and teacher.answer_from.lm.calls
 
 
 def test_options_find_their_part_and_what_cannot_be_used_is_told_first(both: Any, program: RAISF) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.programs.baselines.direct import Direct
+from raisf.programs.baselines.least_to_most import LeastToMost
 from raisf.programs.conversation import LONGEST_TURN, MOST_TURNS, Conversation, Turn
+from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
 from tests.scripted import ScriptedLM
 
@@ -113,6 +115,30 @@ def test_a_model_that_continues_text_rewrites_only_where_it_was_shown_how() -> N
     assert conversation.standalone("And she?", turns) == "And she?" and not lm.calls
     conversation.rewrite.demos = [dspy.Example(turns=["user: Hi"], question="Who?", standalone="Who is it?")]
     assert "Where was Ada Hill born?" in conversation.standalone("And she?", turns) and len(lm.calls) == 1
+
+
+def test_an_lm_of_one_judge_alone_rewrites_nothing() -> None:
+    program, turns = RAISF(), [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    judge, lm = ScriptedLM(answer), ScriptedLM(answer)
+    judge.model = "scripted/judge"
+    program.set_lm(lm)
+    program.know.lm = judge
+    assert Conversation(program).standalone("And she?", turns) == "Where was Ada Hill born?"
+    assert len(lm.calls) == 1 and not judge.calls
+    with dspy.context(lm=lm):
+        program.set_lm(None)  # type: ignore[arg-type]
+        program.know.lm = judge
+        assert Conversation(program).standalone("And she?", turns) == "Where was Ada Hill born?"
+    assert len(lm.calls) == 2 and not judge.calls
+
+
+def test_of_lms_that_one_predictor_asks_each_one_without_an_adapter_rewrites() -> None:
+    program, turns = LeastToMost(), [Turn("user", "Who is the mayor of Velm?"), Turn("assistant", "Ada Hill")]
+    for (name, predictor), lora in zip(program.named_predictors(), ["lora", None, "lora"], strict=True):
+        predictor.lm = ScriptedLM(answer)
+        predictor.lm.model, predictor.lm.lora = f"scripted/{name}", lora
+    assert Conversation(program).standalone("And she?", turns) == "Where was Ada Hill born?"
+    assert [len(predictor.lm.calls) for predictor in program.predictors()] == [0, 1, 0]
 
 
 def test_what_repeats_an_earlier_turn_is_no_question() -> None:

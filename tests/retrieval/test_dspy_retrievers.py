@@ -113,7 +113,7 @@ def test_dspys_colbert_client_and_embeddings_are_asked_by_programs(server: Index
 
 
 def test_what_is_no_retriever_and_what_gives_no_passages_is_told():
-    for wrong in ("indexes/mine", 7, dspy.ColBERTv2):
+    for wrong in ("indexes/mine", 7, dspy.ColBERTv2, dspy.Tool(function)):
         with pytest.raises(InputError, match=r"give what raisf\.open_index opens"):
             as_retriever(wrong)
     for gives in ([7], 7, [{"body": "x"}]):

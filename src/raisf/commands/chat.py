@@ -43,7 +43,6 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
         told = "Each question is asked as it stands: this LM cannot tell what one that refers to those before it means."
         screen.print(as_text(told, "dim"))
     answers = list[dict[str, Any]]()
-    stopped = False
     while question := _next(interactive):
         try:
             asked = [question]
@@ -61,7 +60,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
             tell(f"stopped at: {visible(question)}")
             if interactive:
                 continue
-            stopped = True
+            question = None
             break
         trace = found if isinstance(found := prediction.get("trace"), Trace) else None
         answers.append({"question": question, "asked_as": asked[-1], **answer_facts(prediction.answer, trace)})
@@ -70,7 +69,7 @@ def chat_command(choice: ProgramChoice, lm: LMChoice) -> CommandResult:
         screen.print(as_text(prediction.answer) if trace is None else render(trace))
         turns += [Turn("user", question), Turn("assistant", prediction.answer)]
     failed = not interactive and any(answer["answer"] is None for answer in answers)
-    return CommandResult({"answers": answers}, Group(), exit_code=INTERRUPTED if stopped else int(failed))
+    return CommandResult({"answers": answers}, Group(), exit_code=INTERRUPTED if question is None else int(failed))
 
 
 def _reworded(conversation: "Conversation", turns: "list[Turn]", asked: list[str], question: str, run: "Run") -> str:
@@ -79,11 +78,11 @@ def _reworded(conversation: "Conversation", turns: "list[Turn]", asked: list[str
     return asked[-1]
 
 
-def _next(interactive: bool) -> str:
-    """The next question; "" at the end."""
-    if not interactive:
-        return next((line.strip() for line in sys.stdin if line.strip()), "")
+def _next(interactive: bool) -> str | None:
+    """The next question; "" at the end, and None where Ctrl-C ends a script's."""
     try:
-        return input("? ").strip()
-    except (EOFError, KeyboardInterrupt):
+        return input("? ").strip() if interactive else next((line.strip() for line in sys.stdin if line.strip()), "")
+    except EOFError:
         return ""
+    except KeyboardInterrupt:
+        return "" if interactive else None

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rich.console import Console
 from raisf import cli
 from raisf.commands.live import ask_live
 from raisf.commands.options import ProgramChoice
+from raisf.commands.result import INTERRUPTED
 from raisf.lm.local import engine
 from raisf.programs.baselines.rag import RAG
 from raisf.programs.conversation import Conversation
@@ -73,6 +75,24 @@ def test_chat_tells_a_script_all_that_ask_does(service: Service, monkeypatch: An
         name: value for name, value in asked.items() if name != "trace"
     }
     assert chatted["trace"]["root"]["answer"] == "Funzol River"
+
+
+def test_ctrl_c_while_chat_waits_for_a_line_keeps_the_answers(service: Service, monkeypatch: Any, capsys: Any) -> None:
+    def lines() -> Iterator[str]:
+        yield "Which river flows through Bulgorton?\n"
+        raise KeyboardInterrupt
+
+    class Pipe(io.StringIO):
+        given = lines()
+
+        def __iter__(self) -> Any:
+            return self.given
+
+    monkeypatch.setattr(ProgramChoice, "open", lambda self, lm: service.served["ra-isf"].program)
+    monkeypatch.setattr("sys.stdin", Pipe())
+    assert cli.main(["chat", "--json"]) == INTERRUPTED
+    (chatted,) = json.loads(capsys.readouterr().out)["answers"]
+    assert chatted["answer"] == "Funzol River"
 
 
 def test_a_server_that_is_told_to_stop_answers_what_has_come_in(
