@@ -7,6 +7,7 @@ from itertools import zip_longest
 from urllib.parse import unquote
 
 from raisf.utils.text import SOFT_HYPHEN, clean
+from raisf.utils.wording import CJK, THAI
 
 TARGET = 100
 """Words a passage: the length of the passages of DPR and of the RA-ISF paper's Wikipedia corpus."""
@@ -18,9 +19,8 @@ BREAK = "\n\n"
 
 # A word is a run without spaces, at most 40 characters of it (a data blob must be cut too), or where scripts put no
 # spaces between words one Chinese, Japanese or Korean character, or six of Thai, Lao, Burmese or Khmer.
-_CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
-_THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_WORD = re.compile(rf"[{_CJK}]|[{_THAI}]{{1,6}}|[^\s{_CJK}{_THAI}]{{1,40}}")
+_CJK = rf"{CJK}\uff00-\uffef"
+_WORD = re.compile(rf"[{_CJK}]|[{THAI}]{{1,6}}|[^\s{_CJK}{THAI}]{{1,40}}")
 STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
 """What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")

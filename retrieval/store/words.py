@@ -11,24 +11,24 @@ import numpy as np
 from raisf.retrieval.search.maxsim import Hits, best_hits
 from raisf.retrieval.store.manifest import WHOLE_WORDS
 from raisf.utils.errors import InputError
+from raisf.utils.wording import CJK, THAI, UNSPACED
 
-# Chinese, Japanese and Korean by the character, all else by the word; of "it's" the s is none.
-_CJK = "\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _LONG_WORD = r"\b\w\w+\b"  # what was counted before `WHOLE_WORDS`
-# Thai, Lao, Burmese and Khmer have no spaces between words either: a letter with its vowels and tones is counted.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 # The soft hyphen, and what keeps letters apart or joined in how they look.
 _UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200c\u200d\u2060"))
 
 
 @functools.cache
 def _whole_word() -> str:
-    """The pattern of a word: letters and digits with the marks that combine with them."""
-    letter = rf"[^\W{_CJK}{_UNSPACED}]"
+    """The pattern of a word: letters and digits with the marks that combine with them; of "it's" the s is none.
+
+    Chinese, Japanese and Korean are counted by the character, Thai and the like by a letter with its vowels and tones.
+    """
+    letter = rf"[^\W{UNSPACED}]"
     # Asking first whether a mark may lie beyond the first 65,536 characters takes a fifth of the time.
     mark = rf"(?:[{_marks(0, 0x10000)}]|(?=[\U00010000-\U0001ffff])[{_marks(0x10000, 0x20000)}])"
     words = rf"{letter}(?:{letter}+|{mark})+|(?<!\w['\u2019])(?<!{mark}['\u2019]){letter}"
-    return rf"{words}|(?=\w)[{_UNSPACED}]{mark}*|(?=\w)[{_CJK}]"
+    return rf"{words}|(?=\w)[{THAI}]{mark}*|(?=\w)[{CJK}]"
 
 
 def _marks(first: int, end: int) -> str:
