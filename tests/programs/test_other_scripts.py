@@ -2,7 +2,18 @@
 
 import pytest
 
-from raisf.programs.questions import fill, references
+from raisf.programs.citations import cite
+from raisf.programs.questions import fill, holds, is_unknown, references
+from raisf.programs.trace import JudgedPassage, Node
+from raisf.retrieval.passage import Passage
+
+
+def cited(text: str, question: str, answer: str) -> Node:
+    """A node whose reader has quoted no sentence of a passage."""
+    passages = [JudgedPassage.of(Passage("p", text, source="s.txt"))]
+    node = Node(question=question, answer=answer, route="passages", passages=passages)
+    cite(node, None, [text])
+    return node
 
 
 @pytest.mark.parametrize("question", ["哪种花是#1的市花", "いつ#1で生まれた", "ใครเขียน#1", "Where was (#1) born?"])
@@ -14,3 +25,35 @@ def test_a_reference_stands_behind_a_letter_where_no_spaces_part_words(question:
 @pytest.mark.parametrize("question", ["Who fixed issue#1?", "Was heißt C#1?", "Wo ist Süd#1?", "Who sang #1000?"])
 def test_what_belongs_to_a_word_is_no_reference(question: str) -> None:
     assert references(question, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("กรุงเทพมหานครเป็นเมืองหลวง", "กรุงเทพมหานคร"),
+        ("ມີນະຄອນຫຼວງຄືວຽງຈັນ", "ວຽງຈັນ"),
+        ("មានរាជធានីភ្នំពេញ", "ភ្នំពេញ"),
+        ("宝马BMW是德国公司", "BMW"),
+        ("איינשטיין נולד באולם שבגרמניה.", "אולם"),
+        ("ولد نجيب محفوظ بالقاهرة عام 1911.", "القاهرة"),
+        ("وبالقاهرة", "القاهرة"),
+    ],
+)
+def test_an_answer_stands_where_no_space_parts_it_from_what_is_before_it(text: str, answer: str) -> None:
+    """It "stood in none of the passages", with the confidence 0."""
+    assert holds(text, [answer])
+
+
+@pytest.mark.parametrize(("text", "answer"), [("المصري", "مصر"), ("قمصر", "مصر"), ("das Grazer宝", "Graz")])
+def test_a_part_of_another_word_is_no_answer(text: str, answer: str) -> None:
+    assert not holds(text, [answer])
+
+
+@pytest.mark.parametrize("answer", ["Ja", "Nein.", "Sí", "нет", "是", "نعم"])
+def test_of_yes_and_no_in_any_language_no_passage_says_whether_they_hold(answer: str) -> None:
+    node = cited("Bern ist die Hauptstadt der Schweiz.", "Ist Bern die Hauptstadt der Schweiz?", answer)
+    assert node.grounded is None and node.cited == "s.txt"
+
+
+def test_german_zero_is_an_answer() -> None:
+    assert not is_unknown("Null") and is_unknown("null") and is_unknown("NULL.")
