@@ -57,3 +57,20 @@ def test_of_yes_and_no_in_any_language_no_passage_says_whether_they_hold(answer:
 
 def test_german_zero_is_an_answer() -> None:
     assert not is_unknown("Null") and is_unknown("null") and is_unknown("NULL.")
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "answer", "sentence"),
+    [
+        ("成都是四川省的省会。火锅是成都有名的菜。", "哪个城市有名的菜是火锅", "成都", "火锅是成都有名的菜。"),
+        (
+            "富士山は日本一高い山である。富士山は静岡県と山梨県にまたがる。",
+            "静岡県と山梨県にまたがる山は何ですか",
+            "富士山",
+            "富士山は静岡県と山梨県にまたがる。",
+        ),
+    ],
+)
+def test_the_sentence_is_cited_that_is_about_the_question(text: str, question: str, answer: str, sentence: str) -> None:
+    """It was always the first one that has the answer."""
+    assert cited(text, question, answer).evidence == sentence
