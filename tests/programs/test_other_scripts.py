@@ -3,8 +3,9 @@
 import pytest
 
 from raisf.programs.citations import cite
-from raisf.programs.questions import fill, holds, is_unknown, references
+from raisf.programs.questions import fill, first_sentence, holds, is_unknown, references, sentences
 from raisf.programs.trace import JudgedPassage, Node
+from raisf.retrieval.corpus.splitting import split_text
 from raisf.retrieval.passage import Passage
 
 
@@ -74,3 +75,25 @@ def test_german_zero_is_an_answer() -> None:
 def test_the_sentence_is_cited_that_is_about_the_question(text: str, question: str, answer: str, sentence: str) -> None:
     """It was always the first one that has the answer."""
     assert cited(text, question, answer).evidence == sentence
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Die Mauer fiel am 9. November 1989.",
+        "Der Vertrag gilt ab dem 31. März.",
+        "Ludwig XIV. regierte lange.",
+        "Stát byl založen 28. října 1918.",
+        "Krigen sluttede den 5. maj 1945.",
+        "Suomi itsenäistyi 6. joulukuuta 1917.",
+    ],
+)
+def test_no_sentence_ends_behind_the_number_of_a_day_or_a_king(sentence: str) -> None:
+    """The evidence ended there, and so did passages."""
+    assert sentences(f"{sentence} Ende. ") == [sentence, "Ende."] and first_sentence(f"{sentence} Ende.") == sentence
+    assert all(piece.endswith(sentence) for piece in split_text(" ".join([sentence] * 99)))
+
+
+@pytest.mark.parametrize("text", ["He came in at 9. It was cold.", "They fought in World War II. May was warm."])
+def test_a_sentence_ends_behind_other_numbers(text: str) -> None:
+    assert len(sentences(text)) == 2
