@@ -1,5 +1,7 @@
 """Gold labels in languages without spaces between words, and with quotation marks of their own."""
 
+from typing import Any
+
 import dspy
 import pytest
 
@@ -22,6 +24,7 @@ def test_a_gold_passage_holds_the_answer(answer: str, holding: str, other: str) 
     def verdicts(*titles: str) -> list[str]:
         passages = [Passage("1", other, titles[0]), Passage("2", holding, titles[-1])]
         asked = dspy.Example(question="Q?", answer=answer, gold_titles=[*titles]).with_inputs("question")
-        return [row.verdict for row in relevance_examples([asked], Shelf(lambda query: passages), 2)]
+        shelf: Any = Shelf(lambda query: passages)
+        return [row.verdict for row in relevance_examples([asked], shelf, 2)]
 
     assert verdicts("A") == verdicts("A", "B") == ["irrelevant", "relevant"]
