@@ -5,6 +5,8 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from raisf.utils.text import composed
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TRIVIA_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))  # noqa: RUF001 - as it stands there
@@ -16,9 +18,10 @@ _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 def normalise(text: str) -> str:
     """Lower case, without ASCII punctuation, without the articles a, an, the, single spaces.
 
-    Source: Rajpurkar et al. 2016 (SQuAD), `normalize_answer` of the official script; HotpotQA uses the same.
+    Source: Rajpurkar et al. 2016 (SQuAD), `normalize_answer` of the official script; HotpotQA uses the same. Letters
+    with accents are also the same however they are composed: a pdf's, or a Mac's, have them apart.
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    return " ".join(_ARTICLES.sub(" ", composed(text.lower().translate(_PUNCTUATION))).split())
 
 
 def normalise_trivia(text: str) -> str:
@@ -26,7 +29,7 @@ def normalise_trivia(text: str) -> str:
 
     Source: Joshi et al. 2017 (TriviaQA), `normalize_answer` of the official `triviaqa_evaluation.py`.
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_TRIVIA_PUNCTUATION)).split())
+    return " ".join(_ARTICLES.sub(" ", composed(text.lower().translate(_TRIVIA_PUNCTUATION))).split())
 
 
 NORMALISERS: dict[str, Callable[[str], str]] = {"squad": normalise, "triviaqa": normalise_trivia}

@@ -4,10 +4,12 @@ import re
 import unicodedata
 from typing import Any
 
-# Quotation marks and dashes as on a keyboard; what cannot be seen is dropped.
+# Quotation marks, dashes and stops as on a keyboard; what cannot be seen is dropped.
 _TYPED = str.maketrans(
-    "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u3001", '\'\'"""""--,', "\u200b\u200c\u200d\u2060\ufeff"
-)
+    "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u2013\u2014\u3001",
+    "''" + '"' * 9 + "--,",
+    "\u200b\u200c\u200d\u2060\ufeff",
+) | {0x3002: ". "}
 
 _DRESS = r"\s*_`\"'.,;:()\[\]{}<>#\u2022"
 MAX_LABEL_CHARACTERS = 8_000  # with its explanation

@@ -8,6 +8,7 @@ from raisf.programs.questions import UNKNOWN, YES_NO, bare, holds, is_yes_no, no
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.passage import cited_as
 from raisf.utils.text import clean
+from raisf.utils.wording import apart
 
 NONE = ("", "none", UNKNOWN)
 """What a reader that quotes nothing writes for the sentence; in the normal form of texts."""
@@ -65,17 +66,22 @@ def holding_sentence(
     Where only a title holds it, the sentence below that title which shares most. With `titles` that is also so where a
     sentence names the answer, too: what says "it" below its name may tell more of what was asked.
     """
-    asked, forms = set(normal(question).split()), spellings(answer)
+    asked, forms = _words(question), spellings(answer)
     best: tuple[tuple[bool, int, bool], str, JudgedPassage] | None = None
     for passage in passages:
         named = titles and holds(passage.title, forms)
         for sentence in sentences(passage.text):
-            shared = len(asked & set(normal(f"{passage.title} {sentence}").split()))
+            shared = len(asked & _words(f"{passage.title} {sentence}"))
             held = holds(sentence, forms)
             rank = (held or named, shared, held)
             if best is None or rank > best[0]:
                 best = (rank, sentence, passage)
     return (best[1], best[2]) if best else (None, None)
+
+
+def _words(text: str) -> set[str]:
+    """Its words; of scripts that put no spaces between them, its characters."""
+    return set(normal(apart(text)).split())
 
 
 def _source(quotation: str, passages: Sequence[JudgedPassage], answer: str) -> tuple[str, JudgedPassage] | None:

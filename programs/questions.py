@@ -11,11 +11,15 @@ from raisf.lm.labels import compatible
 from raisf.lm.lists import ASKS, plain
 from raisf.retrieval.corpus.splitting import NOT_SHORT, STOPS, WIDE_END
 from raisf.utils.text import clean
-from raisf.utils.wording import AUXILIARIES, INTERROGATIVES
+from raisf.utils.wording import AUXILIARIES, INTERROGATIVES, UNSPACED
 from raisf.utils.wording import is_yes_no as is_yes_no
 from raisf.utils.wording import normal as normal
 
-YES_NO = ("yes", "no")
+YES_NO = frozenset(
+    "yes no ja nein nee nej nei oui non sí sì sim não tak nie да нет так ні evet "
+    "نعم لا כן לא हाँ नहीं 是 否 不是 はい いいえ 네 아니요 ใช่ ไม่ใช่".split()
+)
+"""In their normal form."""
 
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
 MAX_SUB_QUESTIONS = 10
@@ -27,14 +31,19 @@ _CUT = r"(?<=\bCo)|(?<=\b(?:Inc|Ltd|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)
 _STOP = rf"(?<!\b[^\W\d]){NOT_SHORT}{_TITLES}(?!(?:{_CUT})\.\s+[a-z\d])\."
 _SENTENCE_END = re.compile(rf"(?:{_STOP}|[!?\u2026{STOPS}])[^\w\s,;]{{0,8}}\s+|{WIDE_END}")
 _LETTER = re.compile(r"[^\W\d_]")
-# What may stand on neither side of an answer that begins, or ends, with a letter or a digit.
+# What may stand on neither side of an answer that begins, or ends, with a letter or a digit; in Hebrew and Arabic up to
+# three letters before it are words, such as "in the".
+_SPACED = rf"[^\W\d_{UNSPACED}]"
+_LETTER_ENDS = rf"(?!{_SPACED}|[#+]+(?!\w))"
+_JOINED = "[\u05d1\u05d4\u05d5\u05db\u05dc\u05de\u05e9\u0627\u0628\u0641\u0643\u0644\u0648]"
 _EDGES = {
-    "letter": (r"(?<![^\W\d_])", r"(?![^\W\d_]|[#+]+(?!\w))"),
+    "letter": (rf"(?<!{_SPACED})", _LETTER_ENDS),
+    "joining": (rf"(?:(?<!{_SPACED})|(?<=\b{_JOINED})|(?<=\b{_JOINED}{{2}})|(?<=\b{_JOINED}{{3}}))", _LETTER_ENDS),
     "digit": (r"(?<!\d)(?<!\d[.,])", r"(?!\d|[.,]\d)"),
     "other": ("", ""),
 }
-# The scripts from here on, such as Chinese, put no spaces between words.
-_NO_SPACES_FROM = "\u2e80"
+_JOINING = re.compile("[\u05d0-\u06ff]")
+_WITHOUT_SPACES = re.compile(f"[{UNSPACED}]")
 _ONE_SHAPE = str.maketrans(
     dict.fromkeys("\u2018\u2019\u00b4\u0060", "'") | dict.fromkeys("\u2010\u2011\u2012\u2013", "-")
 )
@@ -49,7 +58,7 @@ _NO_ANSWER = re.compile(
     rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?
     (?:as\ (?:an?\ (?:\S+\ ){{0,3}}(?:ai|model|assistant) | of\ my\ (?:\S+\ ){{1,4}}(?:update|cutoff))
       \ (?:\S+\ ){{0,4}})?(?:
-    the\ unknown | none(?:\ {_STATED})? | null | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
+    the\ unknown | none(?:\ {_STATED})? | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
     | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:relevant\ |further\ )?
       (?:(?:information|mention|answer)\b{_REST} | (?:data|details)(?:\ (?:available|found|given|provided))?)
     | (?:none|neither)\ (?:of\ )?{_SOURCE}\ (?:do\ |does\ )?{_SAYS}\b{_REST}
@@ -118,12 +127,14 @@ def is_unknown(answer: str) -> bool:
     titled = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
     if {*said.split()} <= {UNKNOWN}:
         return True
+    if said == "null":
+        return "Null" not in answer  # German's zero
     explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", _ACCORDING.sub("", said))  # "Unknown. The passages do not say."
     return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
 
 
 def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | None = None) -> bool:
-    """Whether a text has all words of one of the answers in a row; of "yes" and "no" no text says whether they hold.
+    """Whether a text has all words of one of the answers in a row; of `YES_NO` no text says whether they hold.
 
     Args:
         text: Such as a passage.
@@ -176,7 +187,9 @@ def _pattern(answer: str) -> re.Pattern[str]:
 def _kind(character: str) -> str:
     if character.isdigit():
         return "digit"
-    return "letter" if character.isalpha() and character < _NO_SPACES_FROM else "other"
+    if not character.isalpha() or _WITHOUT_SPACES.match(character):
+        return "other"
+    return "joining" if _JOINING.match(character) else "letter"
 
 
 def refuses(text: object) -> bool:

@@ -1,4 +1,4 @@
-"""How questions are worded: what two spellings have in common, and which ask for yes or no."""
+"""How texts are worded: what two spellings have in common, where words begin, and what asks for yes or no."""
 
 import re
 
@@ -9,12 +9,24 @@ AUXILIARIES = frozenset(
     "hadn't can could can't couldn't will would won't wouldn't shall should shouldn't may might must".split()
 )
 INTERROGATIVES = frozenset("what which who whom whose where when why how".split())
+CJK = "\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+"""The characters of Chinese, Japanese and Korean, for a pattern."""
+THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Those of Thai, Lao, Burmese and Khmer."""
+UNSPACED = CJK + THAI
+"""Those of scripts that put no spaces between words, or none between a name and what belongs to it."""
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def normal(text: str) -> str:
     """What two spellings of the same question have in common: case, white space and edge punctuation are gone."""
     words = (word.strip(PUNCTUATION) for word in text.casefold().split())
     return " ".join(word for word in words if word)
+
+
+def apart(text: str) -> str:
+    """The text with spaces around each character of the scripts that put none between words."""
+    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
 
 
 def is_yes_no(question: str) -> bool:

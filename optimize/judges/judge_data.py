@@ -14,9 +14,11 @@ import dspy
 from raisf.evaluation.examples import check_answered, check_trainset, gold_answers, is_gap
 from raisf.evaluation.gold import Wanted, warn_of_outside
 from raisf.evaluation.metrics import NORMALISERS, accuracy
+from raisf.lm.labels import compatible
 from raisf.programs.questions import filled, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
+from raisf.utils.wording import apart
 
 JUDGES = ("know", "relevance", "decomposition")
 """RA-ISF's, as gold and a teacher speak of them."""
@@ -314,7 +316,8 @@ def _suffices(step: Step, passage: Passage) -> bool:
 
 
 def _holds_answer(step: Step, text: str) -> bool:
-    return holds(text, step.answers, NORMALISERS[step.scoring or "squad"])
+    normal = NORMALISERS[step.scoring or "squad"]
+    return holds(text, step.answers, lambda said: normal(apart(compatible(said))))
 
 
 def checked(trainset: Sequence[dspy.Example]) -> Sequence[dspy.Example]:

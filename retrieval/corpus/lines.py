@@ -31,6 +31,11 @@ _CHUNK = 1 << 20
 _SURE = 8
 """Characters of two bytes in UTF-8 from which on a text is in no encoding that has two bytes a character, too."""
 
+_NAMES = (
+    "its NAME may be cp1252 where it was written in Western Europe, cp1250, cp1251, cp1256, gbk, euc-kr or shift-jis "
+    "elsewhere, and a wrong one gives garbled words"
+)
+
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
@@ -87,7 +92,7 @@ def wrong_encoding(place: str, encoding: str, error: UnicodeError) -> InputError
             f"{place}: no text, but binary data; give it the suffix of its kind, or leave it out (text in an encoding "
             "of its own: save it as UTF-8)"
         )
-    return InputError(f"{place}: not {encoding} ({getattr(error, 'reason', error)}); {_mended('cp1252')}")
+    return InputError(f"{place}: not {encoding} ({getattr(error, 'reason', error)}); {_mended('NAME')}; {_NAMES}")
 
 
 def _mended(encoding: str) -> str:
@@ -128,6 +133,8 @@ def _decoded(raw: BinaryIO, name: str, encoding: str | None) -> Iterator[str]:
                         f"{name}, line {number}: zero bytes: no text, or UTF-16 without its mark; "
                         f"{_mended('utf-16-le')}"
                     )
+                if "\x1b$" in line:
+                    raise InputError(f"{name}, line {number}: marks of ISO-2022; {_mended('iso-2022-jp')}")
                 if len(line) == LONGEST_LINE:
                     raise InputError(f"{name}, line {number}: over {LONGEST_LINE:,} characters; break it into more")
                 # Only the decoders that look for a byte order mark (utf-8-sig, utf-16, utf-32) take it away.

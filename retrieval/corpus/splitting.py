@@ -7,6 +7,7 @@ from itertools import zip_longest
 from urllib.parse import unquote
 
 from raisf.utils.text import SOFT_HYPHEN, clean
+from raisf.utils.wording import CJK, THAI
 
 TARGET = 100
 """Words a passage: the length of the passages of DPR and of the RA-ISF paper's Wikipedia corpus."""
@@ -18,14 +19,24 @@ BREAK = "\n\n"
 
 # A word is a run without spaces, at most 40 characters of it (a data blob must be cut too), or where scripts put no
 # spaces between words one Chinese, Japanese or Korean character, or six of Thai, Lao, Burmese or Khmer.
-_CJK = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
-_THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_WORD = re.compile(rf"[{_CJK}]|[{_THAI}]{{1,6}}|[^\s{_CJK}{_THAI}]{{1,40}}")
+_CJK = rf"{CJK}\uff00-\uffef"
+_WORD = re.compile(rf"[{_CJK}]|[{THAI}]{{1,6}}|[^\s{_CJK}{THAI}]{{1,40}}")
 STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
 """What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
-NOT_SHORT = r"(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"
-"""A pattern of what no title stands before, nor what leads to a number: there no sentence ends."""
+# Where a day's number has a point: in German, Czech, Danish, Norwegian and Finnish.
+_MONTHS = (
+    "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|ledna|února|března|dubna|"
+    "května|června|července|srpna|září|října|listopadu|prosince|januar|februar|marts|mars|april|maj|mai|juni|juli|"
+    r"august|september|oktober|november|de[cs]ember|\w{4,8}kuuta"
+)
+_DAY = rf"\.(?:(?<=\b\d\.)|(?<=\b\d\d\.))\s+(?:{_MONTHS})\b"
+_KING = r"\.(?:(?<=\b[IVX]{2}\.)|(?<=\b[IVX]{3}\.)|(?<=\b[IVX]{4}\.))\s+[a-z\u00df-\u00f6\u00f8-\u00ff]"
+NOT_SHORT = (
+    r"(?<!\b(?:Mr|MR|Ms|MS|Dr|DR|St|No|Nr|vs))(?<!\b(?:Mrs|MRS|Art|Fig|Sec|Vol|e\.g|i\.e))(?<!\bProf)"
+    rf"(?!{_DAY}|{_KING})"
+)
+"""A pattern of what no title or day's number stands before, nor what leads to a number: there no sentence ends."""
 WIDE_END = r"""[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*"""
 """A pattern of a sentence's end in Chinese and Japanese."""
 # Nor does one behind an initial.

@@ -62,7 +62,7 @@ def read_table(file: Path, name: str, encoding: str | None) -> Iterator[Passage]
     caption, parsed = _without_caption(parsed)
     rows = _even(parsed, name, usual)
     names, rows = _named(rows)
-    columns = [column.lower() for column in names]
+    columns = _lower(names)
     if "text" not in columns:
         yield from _passages_in_words(rows, names, title_of(file, caption), name, caption)
         return
@@ -210,7 +210,7 @@ def _passages_in_words(
     or there are many, a row is a passage of its own, with that or the table's name for a title, and its short cells
     are metadata.
     """
-    columns = [column.lower() for column in names]
+    columns = _lower(names)
     naming = next((columns.index(column) for column in _NAMING if column in columns), None)
     if naming is None and len(columns) < _RECORD:
         heading = "" if clean(caption) == about else caption
@@ -225,6 +225,11 @@ def _passages_in_words(
         yield from row_passages(
             {**_fields(columns, cells), "title": title, "text": _below(caption, title, text)}, name, line
         )
+
+
+def _lower(names: Iterable[str]) -> list[str]:
+    """The columns' names in small letters; Python's for the Turkish \u0130 are two characters, which nobody types."""
+    return [name.replace("\u0130", "i").lower() for name in names]
 
 
 def _fields(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:

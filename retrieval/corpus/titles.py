@@ -12,6 +12,7 @@ from pathlib import Path
 from unicodedata import category
 
 from raisf.retrieval.corpus.lines import PACKED
+from raisf.retrieval.corpus.splitting import STOPS
 from raisf.utils.text import clean, composed
 
 # Words and characters of a first line that is a title.
@@ -25,8 +26,9 @@ _BLOCK = 25
 
 _UNDERLINE = re.compile(r"([=~*-])\1{2,}\s*$")
 # A list, a quotation, a table, code, front matter, a heading or a link of Markdown, a tag; the end of a sentence, or
-# what leads to one (also in Chinese and Japanese); a template's tag, a block's mark.
-_NO_TITLE = re.compile(r"[#>|`+*<{=-]|:::|\.\. |!?\[|\d+[.)]\s|\\[a-z]|.*[.,;:\u2026\u3002\uff0c\uff1b\uff1a]$")
+# what leads to one, in any script, but no question; a template's tag, a block's mark.
+_ENDS = ".,;:\u2026\u3002\uff0c\uff1b\uff1a\u060c\u061b" + STOPS.replace("\u061f", "")
+_NO_TITLE = re.compile(rf"[#>|`+*<{{=-]|:::|\.\. |!?\[|\d+[.)]\s|\\[a-z]|.*[{_ENDS}]$")
 _TOLD = re.compile(r"title\s*[:=]\s*(\S.*?)\s*$", re.IGNORECASE)
 _SENTENCE = re.compile(r"\w[.!?](\s|$)")
 _FOLDED = re.compile(r"[>|][+-]?\d?$")

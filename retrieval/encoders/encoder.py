@@ -40,6 +40,8 @@ class ColBERTEncoder:
         dim: Numbers a token vector.
         longest: Tokens of a passage that it reads; what stands behind them is not encoded.
         cut: Passages so far that have as many, or more.
+        tokens: Tokens of passages read so far.
+        unknown: Those of them that its vocabulary has no words for, such as a script's that it does not know.
 
     Args:
         path: The absolute folder of the checkpoint.
@@ -54,7 +56,7 @@ class ColBERTEncoder:
         self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
         self.dim: int = self._checkpoint.colbert_config.dim
         self.longest: int = self._checkpoint.colbert_config.doc_maxlen
-        self.cut = 0
+        self.cut = self.tokens = self.unknown = 0
         self._augment, self._precision = augment, precision
         # In bfloat16, 3 of 64 queries had their passages in another order beside others: what a query finds must not
         # depend on what else is asked.
@@ -105,6 +107,8 @@ class ColBERTEncoder:
             with self._lock, torch.inference_mode():
                 ids, mask = self._checkpoint.doc_tokenizer.tensorize([texts[i] for i in batch])
                 self.cut += int((mask.sum(dim=1) >= self.longest).sum())
+                self.tokens += int(mask.sum())
+                self.unknown += unknown_tokens(self._checkpoint.doc_tokenizer.tok, ids)
                 with computing_in(self._precision, self._checkpoint.device.type):
                     vectors, kept = self._checkpoint.doc(ids, mask, keep_dims="return_mask")
                 for i, row, keep in zip(batch, vectors.half().cpu(), kept.squeeze(-1).cpu(), strict=True):
@@ -155,6 +159,11 @@ def computing_in(precision: str, device: str) -> "torch.autocast":
     import torch
 
     return torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def unknown_tokens(tokenizer: Any, ids: "torch.Tensor") -> int:
+    """How many of the ids stand for words, or pieces of them, that a tokenizer does not know."""
+    return 0 if tokenizer.unk_token_id is None else int((ids == tokenizer.unk_token_id).sum())
 
 
 def query_tokens(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.soundness import check_tokenizer, check_weights, unreadable
 from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code, seen_queries
+from raisf.retrieval.encoders.encoder import unknown_tokens
 from raisf.retrieval.engines.base import Index
 from raisf.utils.errors import InputError
 from raisf.utils.files import expanded, read_json
@@ -160,7 +161,7 @@ class Tower:
         check_tokenizer(self.tokenizer, self.model, path)
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
         self.longest = min(self.tokenizer.model_max_length, positions, longest)
-        self.cut = 0
+        self.cut = self.tokens = self.unknown = 0
         self.tokenizer.model_max_length = self.longest  # is saved with it
         self._cosine = cosine
 
@@ -171,6 +172,8 @@ class Tower:
         longest = min(self.longest, longest or LONGEST)
         words = self.tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
         self.cut += int((words["attention_mask"].sum(dim=1) >= longest).sum())
+        self.tokens += int(words["attention_mask"].sum())
+        self.unknown += unknown_tokens(self.tokenizer, words["input_ids"])
         states = self.model(**words).last_hidden_state.float()
         kept = words["attention_mask"].unsqueeze(-1).float()
         means = (states * kept).sum(dim=1) / kept.sum(dim=1)
@@ -196,6 +199,16 @@ class DenseEncoder:
     def cut(self) -> int:
         """Passages so far that have as many, or more; queries, too, where one model encodes both."""
         return self._passages.cut
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read so far, likewise."""
+        return self._passages.tokens
+
+    @property
+    def unknown(self) -> int:
+        """Those of them that its vocabulary has no words for, such as a script's that it does not know."""
+        return self._passages.unknown
 
     def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
         """One vector `(1, dim)` for each query, float32; long queries are cut."""

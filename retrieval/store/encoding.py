@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _WINDOW = 256
 """Passages encoded between two steps of the progress bar, and in one task on a cluster; a part of `SHARD`."""
+_UNKNOWN = 0.1
+"""Share of unknown tokens from which on it is told."""
 
 
 class Encoder(Protocol):
@@ -182,7 +184,7 @@ def encode(
     windows = (shard[start : start + _WINDOW] for shard in missing for start in range(0, len(shard), _WINDOW))
     encoder = None if all(found) else checkpoint.encoder()
     encoded = iter(()) if encoder is None else _encoded(encoder, windows)
-    cut_before = getattr(encoder, "cut", 0)
+    before = _read_by(encoder)
     safe = sum(itertools.compress(sizes, found))
     new = count - safe
     try:
@@ -205,12 +207,25 @@ def encode(
         if isinstance(error, RaisfError):
             raise type(error)(f"{error}; {told}") from error
         raise KeyboardInterrupt(f"stopped: {told}") from None
-    if cut := getattr(encoder, "cut", 0) - cut_before:  # the nodes of a cluster do not tell
+    cut, tokens, unknown = (now - then for now, then in zip(_read_by(encoder), before, strict=True))
+    if unknown > _UNKNOWN * tokens:
+        logger.warning(
+            "%s does not know %d%% of these passages' words or characters: what they say is found only by its words, "
+            "in a hybrid or bm25 index, or with a --checkpoint for their language",
+            *(checkpoint.name, 100 * unknown // tokens),
+        )
+    if cut:
         logger.warning(
             "%d of %d passages%s are longer than the %d tokens that %s reads: what stands behind these is found only "
             "by its words, in a hybrid or bm25 index",
             *(cut, new, " encoded now" if new < count else "", getattr(encoder, "longest", 0), checkpoint.name),
         )
+
+
+def _read_by(encoder: Encoder | None) -> tuple[int, int, int]:
+    """Passages that an encoder has cut so far, tokens that it has read, unknown ones; the nodes of a cluster tell 0."""
+    cut, tokens, unknown = (getattr(encoder, name, 0) for name in ("cut", "tokens", "unknown"))
+    return cut, tokens, unknown
 
 
 def _encoded(encoder: Encoder, windows: Iterator[Sequence[str]]) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":

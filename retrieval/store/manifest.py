@@ -47,6 +47,8 @@ INDEX = (MANIFEST, SEGMENTS, "words-*", LOCK)
 WHOLE_WORDS = "whole-words"
 """A file beside BM25's counts: single characters, Chinese and composed letters count too, and vowel signs belong to
 their words, which they once did not."""
+DOTLESS = "dotless"
+"""Likewise, where passages have them: the Turkish letters \u0130 and \u0131 count as i."""
 EXACT_UP_TO = 10_000
 """Passages that "auto" still compares all, as they are; with more, it packs all. And those that an index of PLAID's
 takes in before it compresses them.
@@ -150,7 +152,8 @@ class IndexManifest:
     def ranking(self) -> str:
         """All of it that decides the scores: how it is searched, vectors packed, words counted; and in bfloat16."""
         packing = f" ({self.packing})" if self.packing else ""
-        words = " whole words" if f"{self.words}/{WHOLE_WORDS}" in self.files else ""
+        marks = {WHOLE_WORDS: " whole words", DOTLESS: " dotless"}
+        words = "".join(told for mark, told in marks.items() if f"{self.words}/{mark}" in self.files)
         precision = f" {self.precision}" if self.precision not in (None, "float32") else ""
         return self.shown_search + packing + words + precision
 

@@ -3,32 +3,35 @@
 import functools
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from raisf.retrieval.search.maxsim import Hits, best_hits
-from raisf.retrieval.store.manifest import WHOLE_WORDS
+from raisf.retrieval.store.manifest import DOTLESS, WHOLE_WORDS
 from raisf.utils.errors import InputError
+from raisf.utils.wording import CJK, THAI, UNSPACED
 
-# Chinese, Japanese and Korean by the character, all else by the word; of "it's" the s is none.
-_CJK = "\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _LONG_WORD = r"\b\w\w+\b"  # what was counted before `WHOLE_WORDS`
-# Thai, Lao, Burmese and Khmer have no spaces between words either: a letter with its vowels and tones is counted.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 # The soft hyphen, and what keeps letters apart or joined in how they look.
 _UNSEEN = dict.fromkeys(map(ord, "\u00ad\u200c\u200d\u2060"))
+# Python's lower case has \u0130 as two characters, and I as i, which is another letter than \u0131.
+_DOTLESS = {0x130: "i", 0x131: "i"}
+_TURKISH = frozenset("\u0130\u0131\u0307")
 
 
 @functools.cache
 def _whole_word() -> str:
-    """The pattern of a word: letters and digits with the marks that combine with them."""
-    letter = rf"[^\W{_CJK}{_UNSPACED}]"
+    """The pattern of a word: letters and digits with the marks that combine with them; of "it's" the s is none.
+
+    Chinese, Japanese and Korean are counted by the character, Thai and the like by a letter with its vowels and tones.
+    """
+    letter = rf"[^\W{UNSPACED}]"
     # Asking first whether a mark may lie beyond the first 65,536 characters takes a fifth of the time.
     mark = rf"(?:[{_marks(0, 0x10000)}]|(?=[\U00010000-\U0001ffff])[{_marks(0x10000, 0x20000)}])"
     words = rf"{letter}(?:{letter}+|{mark})+|(?<!\w['\u2019])(?<!{mark}['\u2019]){letter}"
-    return rf"{words}|(?=\w)[{_UNSPACED}]{mark}*|(?=\w)[{_CJK}]"
+    return rf"{words}|(?=\w)[{THAI}]{mark}*|(?=\w)[{CJK}]"
 
 
 def _marks(first: int, end: int) -> str:
@@ -41,7 +44,15 @@ def write_words(texts: Iterable[str], folder: Path) -> None:
     """Counts the words of the passages and writes them into a new folder."""
     import bm25s
 
-    tokens = words_of(texts)
+    dotless = False
+
+    def seen() -> Iterator[str]:
+        nonlocal dotless
+        for text in texts:
+            dotless = dotless or not _TURKISH.isdisjoint(text)
+            yield text
+
+    tokens = words_of(seen())
     if not any(tokens):
         # bm25s cannot count in an empty vocabulary; this word is in no query.
         tokens[0] = [" "]
@@ -49,6 +60,8 @@ def write_words(texts: Iterable[str], folder: Path) -> None:
     scorer.index(tokens, show_progress=False)
     scorer.save(folder, show_progress=False)
     (folder / WHOLE_WORDS).touch()
+    if dotless:
+        (folder / DOTLESS).touch()
 
 
 class Words:
@@ -68,7 +81,7 @@ class Words:
         import bm25s
 
         self._numbers = numbers
-        self._whole = (folder / WHOLE_WORDS).is_file()
+        self._whole, self._dotless = (folder / WHOLE_WORDS).is_file(), (folder / DOTLESS).is_file()
         try:
             self._scorer = bm25s.BM25.load(folder)
             if (counted := self._scorer.scores["num_docs"]) != len(numbers):
@@ -90,7 +103,7 @@ class Words:
             also: For each query the numbers of passages that are found beyond `k` where they are the last one's equals.
         """
         mask, found = allowed[self._numbers], []
-        for place, words in enumerate(words_of(queries, self._whole)):
+        for place, words in enumerate(words_of(queries, self._whole, self._dotless)):
             scores = self._scorer.get_scores(words) if words else np.zeros(len(mask), np.float32)
             likely = np.flatnonzero(mask & (scores > 0))
             if len(likely) > k:  # the k best and their equals
@@ -102,15 +115,18 @@ class Words:
         return found
 
 
-def words_of(texts: Iterable[str], whole: bool = True) -> list[list[str]]:
+def words_of(texts: Iterable[str], whole: bool = True, dotless: bool = True) -> list[list[str]]:
     """The words of texts that count, not such as "the"; `whole`: as `WHOLE_WORDS` has it, else as counts had it before.
+
+    Likewise `dotless`, by `DOTLESS`.
 
     How their characters are composed makes no difference but there.
     """
     import bm25s
 
     if whole:
-        texts = (unicodedata.normalize("NFKC", text).translate(_UNSEEN) for text in texts)
+        others = _UNSEEN | _DOTLESS if dotless else _UNSEEN
+        texts = (unicodedata.normalize("NFKC", text).translate(others) for text in texts)
     return bm25s.tokenize(  # pyright: ignore[reportReturnType]
         list(texts),
         token_pattern=_whole_word() if whole else _LONG_WORD,

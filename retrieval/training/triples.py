@@ -18,6 +18,7 @@ from raisf.retrieval.passage import Passage, row_of
 from raisf.utils.errors import InputError
 from raisf.utils.progress import progress_bar
 from raisf.utils.text import clean, composed
+from raisf.utils.wording import apart
 
 HARD = 8
 """Hard negatives kept for each triple; a step of the training draws from them."""
@@ -180,7 +181,7 @@ def _holds(passage: Passage, question: Any) -> bool:
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower()))
+    return " ".join(re.findall(r"\w+", apart(text).lower()))
 
 
 def check_triples(triples: Sequence[Triple]) -> None:

@@ -51,6 +51,13 @@ def test_normalise_as_triviaqa_does(text: str, expected: str) -> None:
     assert normalise_trivia(text) == expected
 
 
+@pytest.mark.parametrize("scoring", NORMALISERS)
+def test_letters_with_accents_are_the_same_however_they_are_composed(scoring: str) -> None:
+    for prediction, answer in (("Zu\u0308rich", "Z\u00fcrich"), ("Z\u00fcrich", "Zu\u0308rich")):
+        assert exact_match(prediction, [answer], scoring) == token_f1(prediction, [answer], scoring) == 1.0
+    assert exact_match("Zurich", ["Z\u00fcrich"], scoring) == 0.0
+
+
 def test_an_answer_is_compared_by_the_rule_of_its_data_set() -> None:
     assert set(NORMALISERS) == set(SCORINGS)
     for measure in (exact_match, token_f1, accuracy):

@@ -9,7 +9,7 @@ from dspy.lm15 import Config, Message, Request
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.chat_format import ChatCall
-from raisf.lm.labels import Unreadable
+from raisf.lm.labels import Unreadable, label
 from raisf.lm.local.clients import _Deltas
 from raisf.lm.reading import read
 
@@ -55,6 +55,17 @@ def test_of_an_item_of_a_list_nothing_is_lost(said: str, questions: list[str]) -
 )
 def test_an_output_is_read_as_it_is_named(said: str, fields: dict[str, str]) -> None:
     assert CompactAdapter().parse(BOTH, said) == fields
+
+
+@pytest.mark.parametrize("said", ["relevant。", "「relevant」", "『relevant』。", "relevant。因为文中有它。"])
+def test_a_verdict_is_read_among_chinese_and_japanese_marks(said: str) -> None:
+    assert label(said, ("relevant", "irrelevant")) == "relevant"
+
+
+@pytest.mark.parametrize("said", ["「relevant", "relevant。文中没有提到。", "relevant。irrelevant。"])
+def test_what_these_marks_take_back_is_no_verdict(said: str) -> None:
+    with pytest.raises(Unreadable):
+        label(said, ("relevant", "irrelevant"))
 
 
 def test_an_output_with_two_values_has_none() -> None:

@@ -11,7 +11,8 @@ import pytest
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.index import add_to_index
 from raisf.retrieval.passage import Passage
-from raisf.retrieval.store.manifest import MANIFEST, WHOLE_WORDS, describe_files
+from raisf.retrieval.store.manifest import DOTLESS, MANIFEST, WHOLE_WORDS, describe_files
+from raisf.retrieval.store.words import words_of
 from raisf.utils.files import write_json
 
 
@@ -86,6 +87,29 @@ def test_words_are_not_cut_at_their_vowel_signs(query: str, found: list[str], tm
     }
     index = BM25.build([Passage(pid, text) for pid, text in texts.items()], tmp_path / "i")
     assert [passage.pid for passage in index(query, 1)] == found
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        *(("istanbul", "a"), ("ISTANBUL", "a"), ("\u0130stanbul", "a"), ("I\u0307stanbul", "a")),
+        *(("\u0131sparta", "b"), ("Isparta", "b"), ("i\u011fd\u0131r", "b")),
+    ],
+)
+def test_turkish_letters_are_found_however_they_are_capitalised(query: str, found: str, tmp_path: Path):
+    texts = {"a": "\u0130stanbul'da ya\u015f\u0131yor.", "b": "ISPARTA, I\u011fd\u0131r", "c": "Ankara"}
+    index = BM25.build([Passage(pid, text) for pid, text in texts.items()], tmp_path / "i")
+    assert [passage.pid for passage in index(query, 1)] == [found]
+
+
+def test_only_counts_of_turkish_letters_are_marked(tmp_path: Path):
+    """Others rank as they did, and answers that were measured with them stay their own."""
+    marks = [
+        (tmp_path / name / str(BM25.build([Passage("a", text)], tmp_path / name).manifest.words) / DOTLESS).exists()
+        for name, text in (("en", "An owl."), ("tr", "\u0131l\u0131k"))
+    ]
+    assert marks == [False, True]
+    assert words_of(["\u0130L"], dotless=False) != words_of(["\u0130L"]) == words_of(["il"], dotless=False)
 
 
 def test_counts_of_before_are_searched_by_their_own_words_until_the_index_changes(tmp_path: Path):

@@ -58,6 +58,16 @@ def test_the_order_of_the_passages_does_not_matter(index: ColBERT, passages: lis
         assert [p.pid for p in other(query, 5)] == [p.pid for p in index(query, 5)]
 
 
+@pytest.mark.parametrize(("text", "share"), [("กรุงเทพมหานคร เมืองหลวง ของ ประเทศไทย", 57), ("Łódź и Москва", None)])
+def test_it_is_told_how_much_the_checkpoint_does_not_know(
+    text: str, share: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Passages of Thai were all the same to it, and nobody said so."""
+    ColBERT.build([Passage("p", text)], tmp_path / "i", progress=False)
+    told = f"raisf-minilm does not know {share}% of these passages' words or characters"
+    assert (told in caplog.text) if share else ("does not know" not in caplog.text)
+
+
 def test_it_is_told_how_many_passages_the_checkpoint_does_not_read_to_their_end(
     passages: list[Passage], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

@@ -19,6 +19,7 @@ from raisf.retrieval.corpus.documents import find_documents
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.engines.bm25 import BM25
 from raisf.retrieval.passage import Passage
+from raisf.retrieval.search.where import parse_where
 from raisf.utils.errors import InputError
 from raisf.utils.text import clean
 
@@ -177,6 +178,11 @@ def test_of_columns_of_one_name_the_first_that_says_something_is_filtered_by(tmp
     (tmp_path / "t.csv").write_text("A,A,B,C,D\nx,y,1,2,3\n,z,1,2,3\n")
     assert [p.metadata["a"] for p in read_documents(tmp_path)] == ["x", "z"]
     assert next(read_documents(tmp_path)).text == "A: x; A: y; B: 1; C: 2; D: 3."
+
+
+def test_a_column_with_a_turkish_capital_is_filtered_by_what_is_typed(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("Ad,\u0130l,Plaka,Rakim,Alan\nKale,Ankara,6,1,2\n")
+    assert parse_where("il = 'Ankara'")(next(read_documents(tmp_path)))
 
 
 def test_rows_of_a_long_table_are_cut_between_and_cited_by_their_lines(tmp_path: Path):

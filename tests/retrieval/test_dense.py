@@ -51,6 +51,11 @@ def test_it_is_told_how_many_passages_the_model_does_not_read_to_their_end(
     assert f"1 of {len(passages) + 1} passages are longer than the 512 tokens that minilm reads" in caplog.text
 
 
+def test_it_is_told_how_much_the_model_does_not_know(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    Dense.build([Passage("p", "กรุงเทพมหานคร เมืองหลวง ของ ประเทศไทย")], tmp_path / "i", progress=False)
+    assert "minilm does not know 66% of these passages' words or characters" in caplog.text
+
+
 @pytest.mark.slow
 def test_vectors_are_those_of_the_sentence_transformers(passages: list[Passage]):
     sentence_transformers = pytest.importorskip("sentence_transformers")

@@ -72,6 +72,7 @@ def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: s
         ("The Danube\n==========\nIt flows.\n", "The Danube"),
         ("多瑙河\n\n多瑙河是欧洲第二长河。\n", "多瑙河"),
         (f"What is RAG?\n\n{PARAGRAPH}", "What is RAG?"),
+        ("كم بيت؟\n\nبيت كبير.\n", "كم بيت؟"),
         # an underline makes no title of a heading, a sentence, or a whole paragraph
         ("# The Danube\n---\nIt flows.\n", ""),
         ("It was long ago.\n***\nIt flows.\n", ""),
@@ -79,6 +80,8 @@ def test_a_document_that_tells_its_title_is_called_so(told: str | None, title: s
         # a sentence, a letter, a list, hard-wrapped prose, a lonely line, words that say nothing, nothing
         (f"It is long.\n\n{PARAGRAPH}", ""),
         (f"Dear Anna,\n\n{PARAGRAPH}", ""),
+        ("दिल्ली भारत की राजधानी है।\n\nयमुना नदी इसके किनारे बहती है।\n", ""),
+        ("صديقتي مريم،\n\nبيت كبير.\n", ""),
         ("- milk\n\n- bread\n", ""),
         ("1. Milk for tea\n\n2. Bread\n", ""),
         ("The Danube is a river that passes through\nten countries and flows into the Black Sea\n", ""),

@@ -76,6 +76,13 @@ def test_a_passage_that_holds_the_answer_is_not_taught_to_be_wrong(index: Index)
     assert texts["Octopus"] in triple.negatives
 
 
+def test_an_answer_stands_in_a_passage_without_spaces(tmp_path: Path):
+    texts = ["绍兴的市花是兰花。", "兰花是很多城市的市花。", "北京的市花是月季。", "芙蓉花"]
+    shelf = build_index(map(Passage, "0123", texts), tmp_path / "i", "bm25", progress=False)
+    (triple,) = question_triples([question("绍兴的市花?", ["兰花"], pids=["0"])], shelf, progress=False)
+    assert texts[1] not in triple.negatives and texts[2] in triple.negatives
+
+
 def test_a_question_of_another_corpus_gives_nothing(index: Index):
     strange = [question("Who?", ["a"], ["Nowhere"]), question("What?", ["b"], pids=["p999"]), question("How?", ["c"])]
     assert list(question_triples(strange, index, progress=False)) == []
