@@ -52,7 +52,11 @@ class _Traces(BaseCallback):
 
 
 def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example) -> Outcome:
-    """Asks a program the question of an example; its error is part of the outcome."""
+    """Asks a program the question of an example; its error is part of the outcome.
+
+    A program that goes on without a call that failed gives an answer that the same LM may not give again: that call's
+    error is the outcome's.
+    """
     prediction, error, calls, traces = None, None, Calls(), _Traces()
     start = time.perf_counter()
     # A trace list of its own: the workers' calls would pile up in the caller's.
@@ -62,6 +66,8 @@ def ask_one(program: Callable[..., dspy.Prediction], example: dspy.Example) -> O
         except Exception as raised:
             error = raised
     seconds = time.perf_counter() - start
+    if error is None and calls.failure is not None:
+        prediction, error = None, calls.failure
     if dspy.settings.track_usage and isinstance(prediction, dspy.Prediction):
         prediction.set_lm_usage(usage.get_total_tokens())  # which DSPy does where nobody else counts
     metered = metered_calls(usage)

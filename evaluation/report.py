@@ -46,7 +46,7 @@ class Report:
         unreadable: LM outputs that could not be read, over all questions; a judgement among them is no verdict, an
             answer among them is wrong.
         outputs: LM outputs in all, read and unreadable.
-        errors: Questions that ended in an error.
+        errors: Questions that ended in an error, also of one call that a program went on without.
         threads: How many questions were asked at a time, each number that its records tell; none where one tells none.
         risk: Exact match of the surest answers (`raisf.evaluation.risk`); None where no record has a confidence. An
             answer without one stands above those that nothing supports and below all others; where there is none, last.

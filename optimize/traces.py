@@ -136,7 +136,6 @@ def _step(name: str, predictor: Any, inputs: dict[str, Any], outputs: Any) -> li
 
 
 def lacks_reply(prediction: dspy.Prediction) -> bool:
-    """Whether an answer "unknown" may stand for a reply that is missing or cannot be read."""
-    told = getattr(prediction, "trace", None)
-    unread = getattr(told, "unreadable", 0) or getattr(told, "failed", 0)
+    """Whether an answer "unknown" may stand for a reply that cannot be read."""
+    unread = getattr(getattr(prediction, "trace", None), "unreadable", 0)
     return bool(unread) and is_unknown(text_of(prediction.get("answer")))

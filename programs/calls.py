@@ -27,7 +27,7 @@ from raisf.programs.trace import Cost, Judgement, Node, Route, Step
 from raisf.retrieval.passage import Passage, Retriever
 from raisf.utils.errors import InputError, LMError
 from raisf.utils.text import clean
-from raisf.utils.usage import metered_calls, telling, tokens_of
+from raisf.utils.usage import metered_calls, tell_failed, telling, tokens_of
 
 T = TypeVar("T")
 
@@ -282,13 +282,14 @@ class Run:
         """Go on without a call that failed, or stop the run.
 
         An endpoint that has answered this question before and fails once is no reason to lose the question; one that
-        never answered, or refuses, will do so again.
+        never answered, or refuses, will do so again. Whoever evaluates is told, and takes it for an error.
         """
         explained = explain(error, lm)
         if isinstance(explained, LMError) and explained.transient and self._answered:
             with self._lock:
                 self.failed += 1
                 self.failure = self.failure or explained
+            tell_failed(explained)
             return
         self.stop(explained)
         if explained is error:

@@ -22,10 +22,12 @@ class Calls(BaseCallback):
         lm_calls: How many there were. One that was refused here for what it asks, such as probabilities that its
             endpoint does not give, was never sent, and is none; one that was sent for these has told its usage.
         resumed: Whether something was taken up that was made earlier, whose calls are not among them.
+        failure: What a call failed with, however often it was tried, where a program went on without it; the last one.
     """
 
     def __init__(self) -> None:
         self.lm_calls, self.resumed, self._lock = 0, False, Lock()
+        self.failure: Exception | None = None
 
     def count(self, calls: int) -> None:
         """So many more."""
@@ -112,6 +114,12 @@ def tell_resumed() -> None:
     """Tells what counts calls that something is taken up which was made earlier."""
     for one in _counting():
         one.resumed = True
+
+
+def tell_failed(error: Exception) -> None:
+    """Tells what counts calls that a program goes on without one that failed."""
+    for one in _counting():
+        one.failure = error
 
 
 def _counting() -> list[Calls]:

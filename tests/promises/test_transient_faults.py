@@ -2,11 +2,14 @@
 
 import json
 import zlib
+from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
 from dspy.lm15 import Message, ProviderError, Request
 
+from raisf.evaluation.runner import evaluate
 from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM
 from raisf.programs.baselines.direct import Direct
@@ -140,6 +143,46 @@ def test_one_failed_call_does_not_cost_the_question(faulty: Any) -> None:
                 break
         assert prediction.trace.failed == 1 and prediction.answer.startswith("answer ")
         assert not prediction.trace.root.passages[3].judgement.readable
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "a module around it"])
+def test_a_question_that_lost_a_call_is_an_error_of_an_evaluation_and_asked_again(
+    faulty: Any, tmp_path: Path, own: bool
+) -> None:
+    """Its answer, without the passage that nobody judged, stood in the table for good, and no error was counted."""
+
+    class Around(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = RAISF(Shelf(five), max_depth=0)
+
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=self.inner(question=question).answer)
+
+    def answer(fields: dict[str, str]) -> dict[str, str]:
+        verdict = "relevant" if "passage" in fields else "unknown"
+        return {"verdict": verdict, "evidence": "passage", "answer": "Rome"}
+
+    with faulty.serve(kinds=["500"], answer=answer) as endpoint:
+        draw = endpoint.draw
+
+        def third_fails(path: str, headers: Any, body: Any) -> str | None:
+            endpoint.rate = 1.0 if "passage 3" in str(body["messages"]) and "Where 1?" in str(body) else 0.0
+            return draw(path, headers, body)
+
+        endpoint.draw = third_fails
+        program = Around() if own else RAISF(Shelf(five), max_depth=0)
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        asked = [dspy.Example(question=f"Where {number}?", answer="Rome") for number in range(3)]
+        out = tmp_path / "records.jsonl"
+        report = evaluate(program, asked, out, progress=False)
+        assert (report.errors, round(report.em.value, 3)) == (1, 0.667)
+        assert "failed (HTTP 500" in out.read_text()
+        endpoint.draw, before = draw, len(endpoint.seen)
+        endpoint.rate = 0.0
+        report = evaluate(program, asked, out, progress=False)
+        assert (report.errors, report.em.value) == (0, 1.0)
+        assert all("Where 1?" in str(body) for _, _, body in endpoint.seen[before:])
 
 
 def test_a_failure_never_passes_for_the_answer_unknown(faulty: Any) -> None:
