@@ -33,7 +33,9 @@ _ANSWERS = {"choices", "content", "candidates", "output"}
 
 _TOO_LONG = re.compile(
     r"maximum context length|available context size|longer than the (?:model's context|maximum model) length"
-    r"|must have less than \d+ tokens"
+    r"|must have less than \d+ tokens|context length (?:is|of) only|greater than (?:the context length|max_seq_len)"
+    r"|max_new_tokens\S* must be <=|prompt is too long",
+    re.IGNORECASE,
 )
 
 

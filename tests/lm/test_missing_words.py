@@ -80,6 +80,13 @@ def test_a_seed_may_be_of_any_size(tmp_path: Path) -> None:
         "The decoder prompt (length 5000) is longer than the maximum model length of 2048.",
         "Input validation error: `inputs` must have less than 1024 tokens. Given: 5000",
         "This model's maximum context length is 2048 tokens.",
+        "You requested 9 output tokens. However, the model's context length is only 4096 tokens, resulting in",
+        "Trying to keep the first 5001 tokens when context the overflows. However, context length of only 4096 tokens",
+        "The number of tokens to keep from the initial prompt is greater than the context length.",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5001 and 9",
+        "rpc error: Prompt is too long (5123 tokens, context size 4096)",
+        "Prompt length 5123 is greater than max_seq_len 4096",
+        "prompt is too long: 5123 tokens > 4096 maximum",
     ],
 )
 def test_each_servers_words_for_a_prompt_that_is_too_long_are_known(said: str) -> None:
