@@ -17,12 +17,13 @@ from typing import Any
 import dspy
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.capabilities import capabilities
-from dspy.clients.engines import AsyncLiteLLMEngine, AsyncLM15Engine
+from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.lm15 import Request, Response, RouterConfig, UnsupportedFeatureError, Usage, registered_providers
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
 from raisf.lm import replies, transport
 from raisf.lm.adapter import COMPLETION
+from raisf.lm.billing import BilledEngine
 from raisf.lm.completions import Completions
 from raisf.lm.endpoint_async import AsyncEndpoint
 from raisf.lm.keeping import CallCache, Heard, in_call, keep
@@ -184,7 +185,7 @@ class Endpoint:
         self._keyless = dspy.LM(model, cache=False, num_retries=0, **keyless)
         # A model that reasons first has said no label with its first token.
         self.scoring = Scoring() if probabilities and not capabilities(self.plain).reasoning else None
-        self._native: tuple[Any, AsyncLM15Engine] | None = None
+        self._native: tuple[Any, BilledEngine] | None = None
         self._texts: tuple[Any, Completions] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Endpoint":
@@ -295,7 +296,7 @@ class Endpoint:
             self._texts = made_for, Completions(self.place, self._key or "none", self.timeout)
         return self._texts[1]
 
-    def _native_client(self, selection: Any) -> AsyncLM15Engine:
+    def _native_client(self, selection: Any) -> BilledEngine:
         made_for = asyncio.get_running_loop(), self._key  # a forked child has another loop
         if self._native is None or self._native[0] != made_for:
             provider, clients = selection.resolution.provider, selection.clients
@@ -307,7 +308,7 @@ class Endpoint:
                 transport=replies.Connections(self.timeout),
                 providers=tuple(binding.definition for binding in registered_providers()),
             )
-            self._native = made_for, AsyncLM15Engine(config, model_type=self.plain.model_type)
+            self._native = made_for, BilledEngine(config, model_type=self.plain.model_type)
         return self._native[1]
 
     # What adapters ask of an engine
