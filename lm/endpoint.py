@@ -25,6 +25,7 @@ from raisf.lm import replies, transport
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.billing import BilledEngine
 from raisf.lm.completions import Completions
+from raisf.lm.dialect import Dialect
 from raisf.lm.endpoint_async import AsyncEndpoint
 from raisf.lm.keeping import CallCache, Heard, in_call, keep
 from raisf.lm.options import KNOWN
@@ -183,6 +184,7 @@ class Endpoint:
         # Servers of one's own mostly want no key, but clients insist on one.
         keyless = {**clients, "api_key": "none"} if "api_base" in clients else clients
         self._keyless = dspy.LM(model, cache=False, num_retries=0, **keyless)
+        self._dialect = Dialect(self.plain, self.place if prefix == "OPENAI" else None)
         # A model that reasons first has said no label with its first token.
         self.scoring = Scoring() if probabilities and not capabilities(self.plain).reasoning else None
         self._native: tuple[Any, BilledEngine] | None = None
@@ -241,7 +243,7 @@ class Endpoint:
         attempt = self._complete if emit is None else self._streaming(emit)
 
         def persist(request: Request, retries: int) -> Awaitable[Response | None]:
-            return transport.persist(lambda: attempt(request), retries, self.timeout, moment)
+            return transport.persist(lambda: self._dialect.ask(attempt, request), retries, self.timeout, moment)
 
         _, labels = asked_labels(request)
         scored = bool(labels) and emit is None

@@ -48,7 +48,7 @@ def test_a_served_judge_gives_the_probabilities_that_it_gives_in_the_process(lla
                 assert there.probabilities == pytest.approx(here.probabilities, abs=1e-3)
         paths = {path for path, _ in served.seen}
         assert paths == {"/v1/completions" if completions else "/v1/chat/completions"}
-        limits = [body.get("max_completion_tokens") or body.get("max_tokens") for _, body in served.seen]
+        limits = [body.get("max_tokens") for _, body in served.seen]
         assert set(limits) == {1}  # a verdict is one token
         assert len(limits) == 2 * len(QUESTIONS) + (most < 20)
 
@@ -71,7 +71,7 @@ def test_in_the_chat_format_one_label_is_asked_for_and_read_off_its_first_token(
         judge.demos = [demo]
         judge(question=QUESTIONS[1])
     asked = [body for _, body in served.seen if body.get("top_logprobs") and len(body["messages"]) == 4][-1]
-    assert asked["max_completion_tokens"] == 1 and asked["logprobs"] is True
+    assert asked["max_tokens"] == 1 and asked["logprobs"] is True
     assert asked["temperature"] == 1  # at the LM's 0 a server may list one token alone, as certain
     assert asked["messages"][2] == {"role": "assistant", "content": "know"}
     assert "Respond with the `verdict` alone, one of: know, unknown." in asked["messages"][-1]["content"]
@@ -110,11 +110,11 @@ def test_a_server_without_log_probabilities_is_asked_as_before_and_found_out_onc
         lm = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=8)
         found = [*verdicts(lm), *verdicts(lm.copy(cache=False))]
         assert {one.verdict for one in found} <= {"know", "unknown"} and "probabilities" not in found[0]
-        short = [body for _, body in endpoint.seen if body["max_completion_tokens"] == 1]
+        short = [body for _, body in endpoint.seen if body["max_tokens"] == 1]
         assert len(short) == probes and len(endpoint.seen) == len(found) + probes
         plain = connect("openai/pocket", api_base=endpoint.url, adapter="pocket", max_tokens=8, probabilities=False)
         assert [one.verdict for one in verdicts(plain.copy(cache=False))] == [one.verdict for one in found[:16]]
-        assert len([body for _, body in endpoint.seen if body["max_completion_tokens"] == 1]) == probes
+        assert len([body for _, body in endpoint.seen if body["max_tokens"] == 1]) == probes
 
 
 def test_a_server_that_fails_where_it_should_refuse_loses_no_question(llamas):

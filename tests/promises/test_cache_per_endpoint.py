@@ -93,7 +93,7 @@ def test_an_endpoint_of_the_environment_is_one_of_its_own_too(
 def test_what_tells_answers_apart_is_not_sent(pair: Any, tmp_path: Any) -> None:
     by_copy(connect("openai/x", api_base=pair[0].url), tmp_path)
     [(_, _, body)] = pair[0].seen
-    assert body.keys() == {"model", "messages", "temperature", "max_completion_tokens"} and body["model"] == "x"
+    assert body.keys() == {"model", "messages", "temperature", "max_tokens"} and body["model"] == "x"
 
 
 def test_dspys_resampling_gets_new_answers(pair: Any, tmp_path: Any) -> None:
