@@ -90,7 +90,8 @@ def connect(
             `openai/MODEL`. Its answers are cached apart from those of the same model elsewhere.
         adapter: how the LM is spoken to, `chat`, `compact` or `pocket`; None takes `pocket` for the pocket models,
             `compact` for other local models, and DSPy's setting (`chat` unless configured) for endpoints.
-        temperature: 0 takes the likeliest token. OpenAI's reasoning models take none but 1, and are sent none at 0.
+        temperature: 0 takes the likeliest token. OpenAI's reasoning models take none but 1: they are sent none at 0,
+            and so is any other model that refuses 0.
         max_tokens: the most tokens of an answer; None takes 256 in the process, 1024 at an endpoint, and no limit for
             OpenAI's reasoning models, which take 16,000 and more.
         num_retries: how often to try again where an endpoint is busy or fails, after about 1, 2, 4 ... seconds or as

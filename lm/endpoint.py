@@ -243,7 +243,7 @@ class Endpoint:
         attempt = self._complete if emit is None else self._streaming(emit)
 
         def persist(request: Request, retries: int) -> Awaitable[Response | None]:
-            return transport.persist(lambda: self._dialect.ask(attempt, request), retries, self.timeout, moment)
+            return transport.persist(lambda: self._dialect.ask(attempt, request, emit), retries, self.timeout, moment)
 
         _, labels = asked_labels(request)
         scored = bool(labels) and emit is None

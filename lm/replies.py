@@ -21,7 +21,10 @@ BROKEN = frozenset(
 REASONS: dict[Any, Any] = openai_chat._FINISH_REASON_MAP
 REASONS.update(dict.fromkeys(BROKEN, "error"))
 _CUT = "max_tokens MAX_TOKENS max_length model_length token_limit max_output_tokens"
-_FILTERED = "sensitive safety SAFETY recitation RECITATION content-filter content_filtered refusal"
+_FILTERED = (
+    "sensitive safety SAFETY recitation RECITATION content-filter content_filtered refusal "
+    "BLOCKLIST PROHIBITED_CONTENT SPII promptFeedback"
+)
 REASONS.update(dict.fromkeys(_CUT.split(), "length"))
 REASONS.update(dict.fromkeys(_FILTERED.split(), "content_filter"))
 

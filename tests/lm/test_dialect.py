@@ -1,18 +1,50 @@
 """If these failed, models would be sent limits and zeros that they refuse, and filters would end whole questions."""
 
 import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import dspy
 import pytest
 from dspy.lm15 import Config, Message, Request
 
+from raisf.lm.connect import connect
 from raisf.lm.dialect import Dialect
+from raisf.programs.baselines.direct import Direct
+from raisf.programs.ra_isf import RAISF
+from raisf.retrieval.passage import Passage
+from raisf.utils.errors import LMError
+from tests.shelf import Shelf
 
+FILTERED = {"message": "The prompt triggered the content management policy.", "code": "content_filter"}
 OWN, OPENAIS, AZURES = (
     "http://127.0.0.1:8000/v1",
     "https://eu.api.openai.com/v1",
     "https://x.openai.azure.com/openai/v1",
 )
+
+
+@pytest.fixture
+def refusing(faulty: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Serves an endpoint that refuses some requests."""
+
+    @contextmanager
+    def serve(error: dict[str, str], refuses: Callable[[Any], bool], **options: Any) -> Iterator[Any]:
+        send = faulty.Handler._send
+
+        def told(self: Any, body: bytes, status: int = 200, headers: Any = None, trickle: bool = False) -> None:
+            send(self, json.dumps({"error": error}).encode() if status == 400 else body, status, headers, trickle)
+
+        monkeypatch.setattr(faulty.Handler, "_send", told)
+        monkeypatch.setitem(faulty.BUSY, "400", (400, None))
+        with faulty.serve(**options) as endpoint:
+            draw = endpoint.draw
+            endpoint.draw = lambda *asked: draw(*asked) or ("400" if refuses(asked[-1]) else None)
+            yield endpoint
+
+    return serve
 
 
 @pytest.mark.parametrize(
@@ -33,3 +65,46 @@ def test_the_limit_has_the_name_that_every_server_knows(model: str, place: str |
     asyncio.run(Dialect(dspy.LM(model), place).ask(attempt, asked))
     config = told[0].config
     assert (config.max_tokens, config.extensions) == ((None, {"a": 1, name: 5}) if name else (5, {"a": 1}))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_model_that_refuses_a_temperature_of_0_is_sent_none(
+    refusing: Any, streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Newer Claudes could not be asked with the defaults, and the model's name was blamed."""
+    error = {"message": "`temperature` is deprecated for this model."}
+    with refusing(error, lambda body: "temperature" in body) as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        for question in ("Who?", "Where?"):
+            if streamed:
+                streamed_program: Any = dspy.streamify(program, async_streaming=False)
+                answer = list(streamed_program(question=question))[-1].answer
+            else:
+                answer = program(question=question).answer
+            assert answer.startswith("answer ")
+        assert len(endpoint.seen) == 3 and caplog.text.count("openai/x takes no temperature of 0") == 1
+        program.set_lm(connect("openai/x", api_base=endpoint.url, temperature=0.5))
+        with pytest.raises(LMError, match="deprecated for this model"):
+            program(question="When?")
+
+
+def test_a_passage_that_is_filtered_costs_its_verdict_and_not_the_question(refusing: Any) -> None:
+    def answer(fields: dict[str, str]) -> dict[str, str]:
+        verdict = "relevant" if "passage" in fields else "unknown"
+        return {"verdict": verdict, "evidence": "passage", "answer": "Rome"}
+
+    with refusing(FILTERED, lambda body: "violent" in str(body["messages"]), answer=answer) as endpoint:
+        shelf: Any = Shelf(lambda query: [Passage(str(n), "violent" if n == 3 else f"passage {n}") for n in range(5)])
+        program = RAISF(shelf, max_depth=0)
+        program.set_lm(connect("openai/x", api_base=endpoint.url))
+        found = program(question="Who?")
+    assert (found.answer, found.trace.unreadable, found.trace.failed) == ("Rome", 1, 0)
+    assert [passage.relevant for passage in found.trace.root.passages] == [True, True, True, False, True]
+
+
+def test_a_question_that_is_filtered_while_it_is_streamed_ends_as_filtered(refusing: Any) -> None:
+    with refusing(FILTERED, lambda body: True) as endpoint:
+        lm: Any = connect("openai/x", api_base=endpoint.url)
+        events = list(lm.endpoint.stream(Request(model=lm.model, messages=(Message.user("Who?"),))))
+    assert [event.type for event in events] == ["start", "end"] and events[-1].finish_reason == "content_filter"
