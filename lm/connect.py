@@ -11,6 +11,7 @@ from dspy.clients.backend_selection import select_backend
 from dspy.utils.exceptions import (
     ContextWindowExceededError,
     LMAuthError,
+    LMBillingError,
     LMConfigurationError,
     LMInvalidRequestError,
     LMNotConfiguredError,
@@ -42,6 +43,7 @@ SPECS = (
     "such as openai/gpt-4o-mini"
 )
 HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
+_BASE = "--api-base must be OpenAI-compatible; it often ends in /v1"
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
@@ -301,7 +303,7 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, said: str, late: bool) -> tup
             seconds, said = None, f"{status}: {said}"
         return (
             f"did not answer in {seconds:g} s" if seconds else f"did not answer ({said})",
-            "it may be loading or overloaded; try again",
+            "it may be loading or overloaded: try again, with fewer calls at a time (--calls 4) or --timeout 600",
         )
     if isinstance(error, LMTransportError):
         return f"cannot be reached ({said})", "is the server running, and --api-base right?"
@@ -316,12 +318,17 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, said: str, late: bool) -> tup
     if isinstance(error, LMInvalidRequestError) and isinstance(lm, LocalLM):
         return f"refuses the request ({said})", "take the format that does without it (--adapter compact)"
     if isinstance(error, LMInvalidRequestError):
+        bare = not (base_of(lm) or "/v1").rstrip("/").endswith("/v1")
+        if error.status == 404 and bare and lm.model.partition("/")[2] not in (error.message or ""):
+            return f"refuses the request ({status}: {said})", _BASE
         return f"refuses the request ({status}: {said})", "is the model's name right, and does the server know it?"
+    if isinstance(error, LMBillingError):
+        return f"refuses for want of credit ({status}: {said})", "look at your account's plan and its limits"
     if error.status and 300 <= error.status < 400:
         remedy = "give that address, up to and with /v1, as --api-base, if it is the server's own"
         return f"sends on to another address ({status}: {said})", remedy
     if isinstance(error, LMProviderError | LMUnexpectedError) and base_of(lm):
-        return f"sent no chat completion ({said})", "--api-base must be OpenAI-compatible; it often ends in /v1"
+        return f"sent no chat completion ({said})", _BASE
     return f"failed ({said})", "this is not an error of your input"
 
 

@@ -290,6 +290,20 @@ def test_errors_that_are_no_lms_stay_what_they_are():
     assert explain(wrapped, lm) is wrapped.__cause__
 
 
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (dspy.LMInvalidRequestError("404 page not found", status=404), "it often ends in /v1"),
+        (dspy.LMUnsupportedModelError("there is no tiny", status=404), "is the model's name right"),
+        (dspy.LMBillingError("you exceeded your quota", status=429), "look at your account's plan"),
+        (dspy.LMTimeoutError("no answer"), r"fewer calls at a time \(--calls 4\) or --timeout 600"),
+    ],
+)
+def test_what_an_endpoint_says_has_the_remedy_that_helps(error, remedy):
+    with pytest.raises(LMError, match=remedy):
+        raise explain(error, connect("openai/tiny", api_base="http://127.0.0.1:8000"))
+
+
 @contextmanager
 def transformers_serve(folder):
     with socket.socket() as unused:
