@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from dspy.clients._http import retry_after_seconds
 from dspy.lm15 import (
     AsyncOpenAIChatLM,
     Message,
@@ -64,7 +65,7 @@ class Completions:
             raise TransportError(str(error) or type(error).__name__) from error
         if reply.status_code >= 400:
             failed = self._errors.normalize_error(reply.status_code, body.decode("utf-8", "replace"))
-            failed.retry_after = _seconds(reply.headers.get("retry-after"))
+            failed.retry_after = retry_after_seconds(reply.headers.get("retry-after"))
             raise failed
         return _read(request, json.loads(body))
 
@@ -122,10 +123,3 @@ def _logprobs(given: Any) -> tuple[TokenLogprob, ...] | None:
 def _token(token: Any, logprob: Any, top: Any) -> TokenLogprob:
     listed = tuple(TopLogprob(token=str(one), logprob=float(value)) for one, value in top)
     return TokenLogprob(token=str(token), logprob=float(logprob), top=listed)
-
-
-def _seconds(given: str | None) -> float | None:
-    try:
-        return None if given is None else float(given)
-    except ValueError:
-        return None  # a date: the usual wait does
