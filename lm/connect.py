@@ -34,6 +34,7 @@ from raisf.lm.local.weights import PREFIX
 from raisf.lm.streaming import markers_of
 from raisf.utils.checks import check, is_number
 from raisf.utils.errors import InputError, LMError, RaisfError
+from raisf.utils.gpu import gpu_trouble
 from raisf.utils.urls import check_bare, check_no_address, without_secrets
 
 SPECS = (
@@ -321,6 +322,8 @@ def _diagnose(error: DspyLMError, lm: dspy.BaseLM, said: str, late: bool) -> tup
         return f"sends on to another address ({status}: {said})", remedy
     if isinstance(error, LMProviderError | LMUnexpectedError) and base_of(lm):
         return f"sent no chat completion ({said})", "--api-base must be OpenAI-compatible; it often ends in /v1"
+    if trouble := gpu_trouble(error.__cause__):
+        return f"failed: {trouble[0]}", trouble[1]
     return f"failed ({said})", "this is not an error of your input"
 
 
