@@ -98,9 +98,9 @@ def connect(
             long as it asks for, or sends what is no answer.
         timeout: seconds that a try may take as a whole, and the longest wait that an endpoint may ask for.
         dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
-            CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
-            (50 million parameters and more), else the default. A choice other than the default is part of the LM's
-            model string; so on a GPU the weights' own precision is not, whatever it is.
+            CPU, as for None on a GPU). None takes float32 for tiny models (below 50 million parameters) and
+            encoder-decoders, for others on a GPU the weights' own, and on a CPU bfloat16 where it is made for that.
+            A precision other than float32 is part of the LM's model string.
         completions: with `api_base` and the adapter `compact` or `pocket`: their text goes to the endpoint's
             `/completions`, which continues it as it is, and not to its chat, whoever asks. For base models, and for
             LoRA modules that were trained on that text.
