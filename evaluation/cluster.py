@@ -20,7 +20,7 @@ import dspy
 from raisf.evaluation.local_lms import lms_of
 from raisf.evaluation.outcome import Outcome
 from raisf.evaluation.runner import Patience, ask_here, asked_by
-from raisf.lm.connect import too_long
+from raisf.lm.failures import too_long
 from raisf.lm.local.model import LocalLM
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import LMError, RaisfError

@@ -17,8 +17,8 @@ from raisf.evaluation.confidence import of_record
 from raisf.evaluation.examples import describe_test
 from raisf.evaluation.identity import describe
 from raisf.evaluation.local_lms import lms_of
-from raisf.lm.connect import base_of
 from raisf.lm.endpoint import EndpointLM
+from raisf.lm.failures import base_of
 from raisf.utils.errors import InputError
 from raisf.utils.files import append_line, check_name, check_writable, dump_line, read_json, write_json
 from raisf.utils.predictors import held_lms

@@ -20,7 +20,7 @@ from raisf.evaluation.outcome import Outcome, ask_one, record_of
 from raisf.evaluation.records import Records, binding_of, open_records
 from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.seen import retrievers_of, warn_of_seen
-from raisf.lm.connect import too_long
+from raisf.lm.failures import too_long
 from raisf.utils.checks import check_count
 from raisf.utils.errors import InputError, LMError, MetricError, RaisfError
 from raisf.utils.progress import progress_bar

@@ -1,4 +1,4 @@
-"""From a spec such as `pocket` or `openai/gpt-4o-mini` to a language model, and from its failures to plain words."""
+"""From a spec such as `pocket` or `openai/gpt-4o-mini` to a language model, and to the formats that it is asked in."""
 
 import copy
 import os
@@ -9,21 +9,8 @@ from urllib.parse import urlsplit
 import dspy
 from dspy.clients.backend_selection import select_backend
 from dspy.utils.exceptions import (
-    ContextWindowExceededError,
-    LMAuthError,
-    LMBillingError,
     LMConfigurationError,
-    LMInvalidRequestError,
-    LMNotConfiguredError,
-    LMProviderError,
-    LMRateLimitError,
-    LMServerError,
-    LMTimeoutError,
-    LMTransportError,
-    LMUnexpectedError,
-    is_retryable_lm_error,
 )
-from dspy.utils.exceptions import LMError as DspyLMError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import CompactAdapter, adapter_named
@@ -34,8 +21,8 @@ from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.lm.streaming import markers_of
 from raisf.utils.checks import check, is_number
-from raisf.utils.errors import InputError, LMError, RaisfError
-from raisf.utils.urls import check_bare, check_no_address, without_secrets
+from raisf.utils.errors import InputError
+from raisf.utils.urls import check_bare, check_no_address
 
 SPECS = (
     f"{', '.join((*pocket.WEIGHTS, *SHIPPED))}, local/FOLDER_OR_HUB_ID, local/FILE.gguf (all with or without "
@@ -43,7 +30,6 @@ SPECS = (
     "such as openai/gpt-4o-mini"
 )
 HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
-_BASE = "--api-base must be OpenAI-compatible; it often ends in /v1"
 LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
@@ -100,9 +86,9 @@ def connect(
             long as it asks for, or sends what is no answer.
         timeout: seconds that a try may take as a whole, and the longest wait that an endpoint may ask for.
         dtype: in which precision a model in the process computes: `float32`, `bfloat16`, or `default` (float32 on a
-            CPU, the weights' own on a GPU). None takes bfloat16 where the CPU is made for it and the model is not tiny
-            (50 million parameters and more), else the default. A choice other than the default is part of the LM's
-            model string; so on a GPU the weights' own precision is not, whatever it is.
+            CPU, as for None on a GPU). None takes float32 for tiny models (below 50 million parameters) and
+            encoder-decoders, for others on a GPU the weights' own, and on a CPU bfloat16 where it is made for that.
+            A precision other than float32 is part of the LM's model string.
         completions: with `api_base` and the adapter `compact` or `pocket`: their text goes to the endpoint's
             `/completions`, which continues it as it is, and not to its chat, whoever asks. For base models, and for
             LoRA modules that were trained on that text.
@@ -238,113 +224,3 @@ def formats_for(lm: dspy.BaseLM) -> list[dspy.Adapter]:
     chat = copy.copy(adapter)
     chat.use_json_adapter_fallback = False  # type: ignore[attr-defined]
     return [chat, JSONAdapter()]
-
-
-def explain(error: Exception, lm: dspy.BaseLM) -> Exception:
-    """The project's error for a failed call: an LMError that says what happened and what to do, without any secret.
-
-    Its `transient` says whether the same call may succeed later, its `too_long` whether it was the prompt's fault.
-
-    Errors that are no LM's failure (the project's own, and programming errors) come back as they are; a text that is
-    none, a passage's or the question's, is an InputError.
-    """
-    if isinstance(error, RaisfError):
-        return error
-    if isinstance(error, LMUnexpectedError) and isinstance(error.__cause__, RaisfError):
-        return error.__cause__
-    if isinstance(error, ValueError) and "not valid Unicode" in str(error):  # DSPy looks before anything is sent
-        return InputError(str(error))
-    if not isinstance(error, DspyLMError):
-        return error
-    base = base_of(lm)
-    place = f"{lm.model} at {without_secrets(base)}" if base else _named(lm)
-    message = _redact(error.message or type(error).__name__, lm)
-    said = " ".join(message.split("\n\n")[0].split())[:300]
-    late = isinstance(error, LMTimeoutError) or "timed out" in said
-
-    def told(words: str) -> str:
-        found, remedy = _diagnose(error, lm, words, late)
-        return f"{place} {found}: {remedy}"
-
-    explained = LMError(told(said))
-    explained.brief = "" if isinstance(lm, LocalLM) else told("...")
-    garbage = type(error) is LMProviderError and (error.status or 200) < 300
-    explained.transient = garbage or is_retryable_lm_error(error)
-    explained.too_long = too_long(error)
-    if isinstance(error, LMNotConfiguredError | ContextWindowExceededError):
-        explained.exit_code = InputError.exit_code  # nothing outside has failed: the same command never works
-    return explained
-
-
-def too_long(error: Exception) -> bool:
-    """Whether a call failed because its prompt was more than the LM can read; see `LMError.too_long`."""
-    return isinstance(error, ContextWindowExceededError) or getattr(error, "too_long", False)
-
-
-def _named(lm: dspy.BaseLM) -> str:
-    """An LM as a person knows it: one in the process by its name and its adapter's, without hashes and folders."""
-    if not isinstance(lm, LocalLM):
-        return lm.model
-    own = lm.lora or lm.probe
-    name = Path(lm.base.rpartition("#")[0].removeprefix(PREFIX)).name
-    return f"{PREFIX}{name}" + (f", with {own.name}," if own else "")
-
-
-def _diagnose(error: DspyLMError, lm: dspy.BaseLM, said: str, late: bool) -> tuple[str, str]:
-    """What happened, in whose words, and what to do."""
-    status = f"HTTP {error.status}" if error.status else "no HTTP status"
-    key = f"{lm.model.partition('/')[0].upper()}_API_KEY"
-    if isinstance(error, ContextWindowExceededError):
-        shorter = "ask a shorter question, or give fewer or shorter passages or demonstrations"
-        return f"cannot read so much ({said})", shorter
-    if late:
-        seconds = lm.endpoint.timeout if isinstance(lm, EndpointLM) else lm.kwargs.get("timeout")
-        if error.status:  # a gateway before it has lost its own patience
-            seconds, said = None, f"{status}: {said}"
-        return (
-            f"did not answer in {seconds:g} s" if seconds else f"did not answer ({said})",
-            "it may be loading or overloaded: try again, with fewer calls at a time (--calls 4) or --timeout 600",
-        )
-    if isinstance(error, LMTransportError):
-        return f"cannot be reached ({said})", "is the server running, and --api-base right?"
-    if isinstance(error, LMNotConfiguredError):
-        return "has no credentials", f"set {key} in the environment, or give --api-base for an endpoint of your own"
-    if isinstance(error, LMAuthError):
-        return f"refuses the credentials ({status}: {said})", f"check {key} in the environment"
-    if isinstance(error, LMRateLimitError):
-        return f"is busy ({status}: {said})", "wait, or ask with fewer threads"
-    if isinstance(error, LMServerError):
-        return f"failed ({status}: {said})", "look at the server's log"
-    if isinstance(error, LMInvalidRequestError) and isinstance(lm, LocalLM):
-        return f"refuses the request ({said})", "take the format that does without it (--adapter compact)"
-    if isinstance(error, LMInvalidRequestError):
-        bare = not (base_of(lm) or "/v1").rstrip("/").endswith("/v1")
-        if error.status == 404 and bare and lm.model.partition("/")[2] not in (error.message or ""):
-            return f"refuses the request ({status}: {said})", _BASE
-        return f"refuses the request ({status}: {said})", "is the model's name right, and does the server know it?"
-    if isinstance(error, LMBillingError):
-        return f"refuses for want of credit ({status}: {said})", "look at your account's plan and its limits"
-    if error.status and 300 <= error.status < 400:
-        remedy = "give that address, up to and with /v1, as --api-base, if it is the server's own"
-        return f"sends on to another address ({status}: {said})", remedy
-    if isinstance(error, LMProviderError | LMUnexpectedError) and base_of(lm):
-        return f"sent no chat completion ({said})", _BASE
-    return f"failed ({said})", "this is not an error of your input"
-
-
-def base_of(lm: dspy.BaseLM) -> str | None:
-    """The URL of the LM's own endpoint, of one from `connect` or of DSPy's; None where it has none."""
-    return lm.api_base if isinstance(lm, EndpointLM) else lm.kwargs.get("api_base")
-
-
-def _redact(text: str, lm: dspy.BaseLM) -> str:
-    """Servers repeat keys in their complaints, and clients addresses."""
-    secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
-    address = urlsplit(base_of(lm) or "")
-    for secret in filter(None, (address.netloc.rpartition("@")[0], address.query)):
-        text = text.replace(secret, "***")
-    for key in {*secrets, lm.kwargs.get("api_key")} - {None, "", "none", "EMPTY"}:  # a short one may be a part of words
-        # Clients cut off what a server said, in the middle of a key, too.
-        begun = (re.escape(key[:end]) for end in range(len(key), min(len(key), 8) - 1, -1))
-        text = re.sub(rf"(?<!\w)(?:{'|'.join(begun)})(?!\w)", "***", text)
-    return text

@@ -9,8 +9,9 @@ import dspy
 from pydantic import ValidationError
 
 from raisf.lm.adapter import adapter_named
-from raisf.lm.connect import base_of, connect
+from raisf.lm.connect import connect
 from raisf.lm.endpoint import EndpointLM, told_base
+from raisf.lm.failures import base_of
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.optimize.adapters import base_from, base_kept, open_weights

@@ -12,8 +12,9 @@ from dspy.utils.exceptions import AdapterParseError
 from dspy.utils.usage_tracker import UsageTracker
 
 from raisf.lm.chat import Unscored
-from raisf.lm.connect import explain, formats_for
+from raisf.lm.connect import formats_for
 from raisf.lm.continuing import rest_of
+from raisf.lm.failures import explain
 from raisf.lm.likelihood import likelihood
 from raisf.lm.transport import Stoppable, until
 from raisf.programs.callbacks import observed_node, observed_search

@@ -1,4 +1,4 @@
-"""What all tests share: no network but loopback (pytest-socket, in pyproject.toml), no hub, one thread a library."""
+"""What all tests share: no network but loopback (pytest-socket, in pyproject.toml), no hub, no GPU, one thread."""
 
 import importlib.util
 import os
@@ -18,6 +18,7 @@ settings.load_profile("untimed")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # they compare with tensors on the CPU, in float32
 _CACHE = tempfile.TemporaryDirectory(prefix="raisf-tests-")  # no answers of earlier runs; gone with the process
 os.environ["DSPY_CACHEDIR"] = _CACHE.name
 os.environ.pop("RAISF_LM", None)  # a developer's own default LM

@@ -22,6 +22,7 @@ def started(cluster: Any, **options: Any) -> Any:
 
 if __name__ == "__main__":
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses to count a GPU that this hides
     os.environ["RAY_worker_niceness"] = "0"  # 15 otherwise: beside other work a task would hardly run
     from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 

@@ -46,7 +46,7 @@ class SearchError(RaisfError):
     """A retriever that could not search. The text may name its address."""
 
 
-def in_short(error: Exception) -> str:
+def in_short(error: BaseException) -> str:
     """An error's text on one line, cut; its class where it has no text."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 

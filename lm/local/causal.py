@@ -58,6 +58,7 @@ class CausalRows:
         positions = mask.cumsum(1)[:, before:].sub(1).clamp(min=0)
         slots = [draft.lora for draft in drafts]
         logits, cache = self._forward(ids, mask, positions, stacked(heads), self._blended(slots))
+        blend = self._blended([*self._slots, *slots])
         wholes = [len(draft.prompt) for draft in drafts]
         shelves = self._cache if self._cache is not None else shelved(cache)
         if shelves is None:
@@ -67,12 +68,17 @@ class CausalRows:
             if before:
                 places = [own.nonzero()[:, 0] for own in mask]
             held: list[Any] = shelves.layers
-            for shelf, layer in zip(held, cache.layers, strict=True):
-                shelf.admit(layer, places, wholes)
+            try:
+                for shelf, layer in zip(held, cache.layers, strict=True):
+                    shelf.admit(layer, places, wholes)
+            except BaseException:  # as without memory: the rows that were there go on as if none had come
+                for shelf in held:
+                    shelf.keep(range(len(self._slots)), self._width)
+                raise
             self._cache, self._width = shelves, max(self._width, *wholes)
         self._lengths += wholes
         self._slots += slots
-        self._blend = self._blended(self._slots)
+        self._blend = blend
         return logits
 
     def step(self, picked: list[int]) -> "torch.Tensor":

@@ -98,18 +98,27 @@ class Decoding(Generic[D]):
         """Whether anybody may join now."""
         return not self.drafts or self._rows.joins
 
-    def admitted(self, waiting: deque[D], device: str) -> list[D]:
-        """Takes from the queue, in its order, those for whom there is room."""
+    def admitted(self, waiting: deque[D], device: str, most: int | None = None) -> list[D]:
+        """Takes from the queue, in its order, those for whom there is room, in `most` places if given."""
         taken: list[D] = []
         if not self.open:
             return taken
         width = max((_columns(draft) for draft in self.drafts), default=0)
         while waiting and (count := len(self.drafts) + len(taken)) < MAX_ROWS:
             width = max(width, _columns(waiting[0]))
-            if count and (count + 1) * width > MAX_PLACES[device]:
+            if count and (count + 1) * width > (most or MAX_PLACES[device]):
                 break
             taken.append(waiting.popleft())
         return taken
+
+    def fewer_places(self, drafts: Sequence[D], error: BaseException) -> int | None:
+        """In how many places to try again where the device had no memory for some more; None where that is in vain."""
+        import torch
+
+        rows, begun = [*self.drafts, *drafts], drafts[0] in self.drafts or drafts[0].tokens
+        if begun or len(rows) == 1 or not isinstance(error, torch.OutOfMemoryError):
+            return None
+        return len(rows) * max(map(_columns, rows)) // 2
 
     def join(self, drafts: Sequence[D]) -> list[D]:
         """Read some prompts and write their first tokens; gives the drafts that have ended."""

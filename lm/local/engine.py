@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from raisf.lm.local.scoring import answers
 from raisf.lm.local.tails import Tails
 from raisf.lm.local.tokenization import Text
 from raisf.lm.local.weights import Precision, check_unchanged, weights_folder, weights_hash
-from raisf.lm.local.writing import Answer
+from raisf.lm.local.writing import Answer, fail
 from raisf.lm.transport import add_to_stoppable, in_time
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class InferenceEngine:
         self._prefixes: Prefixes | None = None  # an encoder-decoder keeps none
         self._tails: Tails | None = None  # likewise
         self._freed = FreedMemory()
+        self._places: int | None = None  # for which the device has had memory, once it lacked some
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "InferenceEngine":
         return self  # a copied program shares the weights
@@ -316,33 +317,33 @@ class InferenceEngine:
     def _write(self, decoding: Decoding[Answer], waiting: deque[Answer]) -> Decoding[Answer] | None:
         """Let in what there is room for, and write some tokens of each text; gives what goes on, if anything does."""
         device = self.model.device.type
-        admitted = [draft for draft in decoding.admitted(waiting, device) if not draft.job.over]
+        admitted = [draft for draft in decoding.admitted(waiting, device, self._places) if not draft.job.over]
         if self._tails is not None:
             for draft in admitted:
                 draft.prefix = self._tails.longest(draft.lora, draft.prompt, draft.prefix)
+        fewer = None
         for batch in readings(admitted, device):
-            if not decoding.open:  # they wait until the first of them have been written
+            if fewer or not decoding.open:  # they wait until the first of them have been written
                 waiting.extendleft(reversed(batch))
                 continue
             try:
                 self._hand_over(decoding.join(batch))
             except BaseException as error:  # those who are being written have lost nothing
-                _fail(batch, error)
+                if fewer := decoding.fewer_places(batch, error):
+                    self._places = fewer
+                    waiting.extendleft(reversed(batch))
+                else:
+                    fail(batch, error)
         going = list(decoding.drafts)
         try:
             for _ in range(STEPS):
                 if decoding.drafts and not self._ending:
                     self._hand_over(decoding.step())
         except BaseException as error:  # nobody knows what is left of the rows
-            _fail(going, error)
+            fail(going, error)
             return None
         return decoding if decoding.drafts else None
 
     def _hand_over(self, ended: list[Answer]) -> None:
         for draft in ended:
             draft.job.respond(draft.written, len(draft.tokens), draft.finished, draft.told)
-
-
-def _fail(drafts: Iterable[Answer], error: BaseException) -> None:
-    for draft in drafts:
-        draft.job.fail(error)

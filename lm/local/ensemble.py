@@ -11,7 +11,7 @@ import dspy
 from dspy.utils.exceptions import ContextWindowExceededError
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.connect import explain
+from raisf.lm.failures import explain
 from raisf.lm.local.inference import context_of, end_tokens
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.prefixes import last_place

@@ -52,7 +52,7 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
 
     Args:
         folder: The model's folder.
-        precision: None: the weights' own on a CUDA device, else float32.
+        precision: None: float32.
 
     Raises:
         InputError: They are damaged, incomplete, or of an architecture that transformers or this engine does not know.
@@ -74,7 +74,7 @@ def load_model(folder: Path, precision: Precision | None = None) -> tuple["PreTr
                 folder,
                 use_safetensors=True,
                 attn_implementation=attention,  # takes the tree-shaped mask of `score`
-                dtype=precision or ("auto" if device == "cuda" else "float32"),
+                dtype=precision or "float32",
                 local_files_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,

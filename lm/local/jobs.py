@@ -23,6 +23,8 @@ from raisf.lm.local.probes import Probe, check_labels
 from raisf.lm.local.token_tree import common_length
 from raisf.lm.local.tokenization import Text
 from raisf.lm.verdicts import asked_labels
+from raisf.utils.errors import chain_of
+from raisf.utils.gpu import gpu_trouble
 
 # Tokens that a batch may add to its first prompt: (scoring, reading what is continued). The mask of a scoring pass
 # grows with the square of its tokens; on the CPU passes of some 400 tokens were the fastest, for prompts of 80 to 300.
@@ -94,7 +96,13 @@ class Job:
         )
 
     def fail(self, error: BaseException) -> None:
-        """Tell the caller what went wrong, if he still waits."""
+        """Tell the caller what went wrong, if he still waits.
+
+        He may keep it for long: what it had no memory for is held by its frames, and these are let go.
+        """
+        if gpu_trouble(error):
+            for one in chain_of(error):
+                one.with_traceback(None)
         if not self.over and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 

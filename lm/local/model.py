@@ -41,8 +41,8 @@ class LocalLM(OwnFormat):
     changed never meet answers of the old ones, and of a saved program's state, so that it is not run on others. With a
     LoRA adapter it is `local/<path>@<adapter's folder>#<hash of both>`; all adapters of a base share its engine. So it
     is with a probe (`raisf.lm.local.probes`), which judges in place of the label tokens; what is written is the base's.
-    A precision other than the default follows the hash: `local/<path>#<hash>-bfloat16`. The default is float32 on a CPU
-    and the weights' own on a GPU, so there the string does not say which.
+    A precision other than float32 follows the hash: `local/<path>#<hash>-bfloat16`; so does float32 where a GPU would
+    take another.
 
     It is always spoken to in its own format.
 
@@ -61,7 +61,7 @@ class LocalLM(OwnFormat):
         weights: the model string without the folders that files lie in: the same wherever the same weights lie.
         lora: the folder of the LoRA adapter; None for the base itself.
         probe: the folder of the probe that gives the probabilities of labels; None where the label tokens do.
-        precision: None for the default one.
+        precision: None for float32.
 
     Raises:
         InputError: there are no usable weights, the hash is another, or the LoRA adapter or the probe is damaged or

@@ -86,11 +86,11 @@ class Shelf(DynamicLayer):
             return
         width = max(length, self._last - self._first)
         first, size = width - (self._last - self._first), (max(rows, places), width + max(new, ROOM))
-        for place, held in enumerate(self._held):
-            before = held[: self._rows, :, self._first : self._last]
-            self._held[place] = held.new_zeros(size[0], held.shape[1], size[1], held.shape[3])
-            self._held[place][: self._rows, :, first:width] = before
-        self._first, self._last = first, width
+        # All of it before any: where there is no memory, what is there stays as it is.
+        made = [held.new_zeros(size[0], held.shape[1], size[1], held.shape[3]) for held in self._held]
+        for held, anew in zip(self._held, made, strict=True):
+            anew[: self._rows, :, first:width] = held[: self._rows, :, self._first : self._last]
+        self._held, self._first, self._last = made, first, width
 
     def _show(self) -> None:
         self.keys, self.values = (held[: self._rows, :, self._first : self._last] for held in self._held)

@@ -6,18 +6,21 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json
+from raisf.utils.gpu import gpu_failure
 
 
-def unreadable(path: Path, error: Exception, otherwise: str = "") -> InputError:
-    """The error for weights that transformers refuses, whatever it raised.
+def unreadable(path: Path, error: Exception, otherwise: str = "") -> RaisfError:
+    """The error for weights that transformers refuses, or that a GPU does, whatever it raised.
 
     Args:
         path: The model's file or folder.
         error: What it raised.
         otherwise: What else can be done, from a comma on.
     """
+    if failure := gpu_failure(error):
+        return failure
     reason, *more = (str(error).strip() or type(error).__name__).splitlines()
     reason += f" {more[0].strip()}" if reason.endswith(":") and more else ""
     if "does not support an attention implementation" in reason:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from raisf.lm import pocket
 from raisf.lm.local import gguf
@@ -19,10 +19,10 @@ EVERYTHING = (*WITHOUT_TEMPLATE, "*.jinja")
 REPORT = "training.json"
 """Beside a model that was trained here: how."""
 
-Precision = Literal["float32", "bfloat16"]
-# "default": float32 on a CPU, the weights' own precision on a GPU.
+Precision = Literal["float32", "bfloat16", "float16"]
 ANY_PRECISION = "auto"  # in a model string: what suits the machine that opens it
-DTYPES = ("default", *get_args(Precision))
+# "default": float32 on a CPU, as chosen on a GPU. float16 is chosen there where weights lie in it, and not asked for.
+DTYPES = ("default", "float32", "bfloat16")
 # Smaller models spend their time on overhead: the pocket Llama gains nothing from bfloat16.
 LEAST_PARAMETERS = 50_000_000
 
@@ -127,25 +127,32 @@ def choose_precision(folder: Path, given: str | None = None) -> Precision | None
 
     bfloat16 halves the memory traffic and, by AMX, the arithmetic: 1.9 times the speed of scoring and 1.5 times that of
     generation on a Llama of 135 million parameters. Its rounding makes a verdict depend slightly on what else is in its
-    batch, so small models and encoder-decoders stay at float32.
+    batch, so small models and encoder-decoders stay at float32. On a GPU others compute in what their weights lie in.
 
     Args:
         folder: The model's folder.
-        given: What the user asked for, one of `DTYPES`; None, or `ANY_PRECISION`, chooses.
+        given: What the user asked for, one of `DTYPES`, or what a model string names; None or `ANY_PRECISION` chooses.
 
     Returns:
-        None for the default precision, which the model string does not name.
+        None for float32, which the model string does not name: but where a GPU's choice would be another.
 
     Raises:
         InputError: There is no such precision.
     """
-    if given in (None, ANY_PRECISION):
-        tiny = parameters(folder) < LEAST_PARAMETERS
-        if tiny or read_json(folder / "config.json").get("is_encoder_decoder"):
+    if given in (None, ANY_PRECISION) or (given == "default" and _has_gpu()):
+        config = read_json(folder / "config.json")
+        if parameters(folder) < LEAST_PARAMETERS or config.get("is_encoder_decoder"):
             return None
-        return "bfloat16" if not _has_gpu() and multiplies_bfloat16() else None
+        if _has_gpu():
+            own = config.get("dtype") or config.get("torch_dtype")
+            return own if own in ("bfloat16", "float16") else None
+        return "bfloat16" if multiplies_bfloat16() else None
+    if given == "float16":
+        return "float16"
     check_named("dtype", given, DTYPES)
-    return "bfloat16" if given == "bfloat16" else "float32" if given == "float32" and _has_gpu() else None
+    if given == "bfloat16":
+        return "bfloat16"
+    return "float32" if given == "float32" and _has_gpu() and choose_precision(folder) else None
 
 
 def parameters(folder: Path) -> int:

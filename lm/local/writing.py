@@ -1,6 +1,7 @@
 """What a request lets a model write: sampled or likeliest tokens, up to a stop, heard while it grows."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dspy.lm15 import TokenLogprob
@@ -95,3 +96,9 @@ def _generator(seed: int | None, prompt: list[int]) -> "torch.Generator":
         generator.seed()
         return generator
     return generator.manual_seed(int.from_bytes(hashlib.sha256(f"{seed} {prompt}".encode()).digest()[:8]))
+
+
+def fail(drafts: Iterable[Answer], error: BaseException) -> None:
+    """Tell the callers of some texts what went wrong."""
+    for draft in drafts:
+        draft.job.fail(error)

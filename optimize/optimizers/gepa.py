@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from raisf.evaluation.identity import describe_lm, digest
 from raisf.evaluation.metrics import accuracy, exact_match
-from raisf.lm.connect import explain
+from raisf.lm.failures import explain
 from raisf.optimize.judges.feedback import Feedback
 from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm

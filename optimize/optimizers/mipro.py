@@ -21,7 +21,7 @@ from dspy.utils.exceptions import AdapterParseError
 
 from raisf.evaluation.examples import gold_answers
 from raisf.evaluation.identity import describe_lm
-from raisf.lm.connect import explain
+from raisf.lm.failures import explain
 from raisf.optimize.optimizers.base import Examples
 from raisf.optimize.optimizers.few_shot import Draws, Prompting, reflection_lm
 from raisf.optimize.optimizers.selection import Selection

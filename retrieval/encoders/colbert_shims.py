@@ -221,8 +221,6 @@ def search_on_cpu() -> None:
 
 
 def without_amp(checkpoint: Any) -> Any:
-    """A checkpoint always runs under CUDA's autocast; without a GPU that does nothing but warn at every call."""
-    import torch
-
-    checkpoint.amp_manager.activated = torch.cuda.is_available()
+    """A checkpoint runs under an autocast of its own: on a GPU that makes float16 of any precision, else it warns."""
+    checkpoint.amp_manager.activated = False
     return checkpoint

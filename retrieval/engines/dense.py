@@ -120,7 +120,7 @@ def _is_mean(pooling: dict) -> bool:
 
 
 class Tower:
-    """One transformer that gives a text the mean over its last layer's tokens.
+    """One transformer that gives a text the mean over its last layer's tokens; on a CUDA device if there is one.
 
     Source: Contriever, https://arxiv.org/abs/2112.09118, section 3.
 
@@ -137,6 +137,8 @@ class Tower:
     """
 
     def __init__(self, path: Path, cosine: bool, longest: int = LONGEST):
+        import torch
+
         with ONE_AT_A_TIME:
             from transformers import AutoModel, AutoTokenizer
 
@@ -157,7 +159,7 @@ class Tower:
             raise unreadable(path, error) from error
         model, loaded = both
         check_weights(model, loaded, path)
-        self.model: Any = model.eval()
+        self.model: Any = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
         check_tokenizer(self.tokenizer, self.model, path)
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
         self.longest = min(self.tokenizer.model_max_length, positions, longest)
@@ -166,7 +168,7 @@ class Tower:
         self._cosine = cosine
 
     def vectors(self, texts: Sequence[str], longest: int | None = None) -> "torch.Tensor":
-        """The vectors `(n_texts, dim)`, float32, of one batch; long texts are cut, at `longest` tokens if given."""
+        """The vectors `(n_texts, dim)` of one batch, float32 on the CPU; long texts are cut, at `longest` if given."""
         import torch
 
         longest = min(self.longest, longest or LONGEST)
@@ -174,9 +176,10 @@ class Tower:
         self.cut += int((words["attention_mask"].sum(dim=1) >= longest).sum())
         self.tokens += int(words["attention_mask"].sum())
         self.unknown += unknown_tokens(self.tokenizer, words["input_ids"])
+        words = words.to(self.model.device)
         states = self.model(**words).last_hidden_state.float()
         kept = words["attention_mask"].unsqueeze(-1).float()
-        means = (states * kept).sum(dim=1) / kept.sum(dim=1)
+        means = ((states * kept).sum(dim=1) / kept.sum(dim=1)).cpu()
         return torch.nn.functional.normalize(means, dim=-1) if self._cosine else means
 
 

@@ -17,6 +17,7 @@ from raisf import __version__
 from raisf.commands.command import Commands, tell
 from raisf.commands.result import INTERRUPTED
 from raisf.utils.errors import RaisfError
+from raisf.utils.gpu import gpu_failure
 from raisf.utils.open_files import raise_open_files
 from raisf.utils.text import visible
 
@@ -135,6 +136,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         told = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         chosen = error.filename and error.errno in NO_PLACE
         return _told(told, ": give another place", code=2) if chosen else _told(told, code=1)
+    except RuntimeError as error:
+        if failure := gpu_failure(error):
+            return _told(failure, code=failure.exit_code)
+        raise
     return 0
 
 

@@ -18,7 +18,8 @@ import pytest
 from dspy.utils.exceptions import AdapterParseError, LMTransportError
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.connect import adapter_for, connect, explain
+from raisf.lm.connect import adapter_for, connect
+from raisf.lm.failures import explain
 from raisf.lm.local.model import LocalLM
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.passage import Passage

@@ -16,7 +16,7 @@ from raisf.lm.local import weights
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import choose_precision, parameters
 from raisf.utils.errors import InputError
-from raisf.utils.files import read_json
+from raisf.utils.files import read_json, write_json
 
 
 @pytest.fixture
@@ -50,7 +50,30 @@ def test_bfloat16_is_not_chosen_for_tiny_models_t5_and_gpus(llama, t5, fast, mon
     assert choose_precision(llama) is None
     monkeypatch.setattr(weights, "LEAST_PARAMETERS", 1000)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert choose_precision(llama) is None  # a GPU takes the weights' own
+    assert choose_precision(llama) is None  # its own
+
+
+@pytest.mark.parametrize("own", ["float16", "bfloat16"])
+def test_what_a_gpu_computes_in_is_part_of_the_name_and_a_cpus_float32_is_none_of_it(
+    own: str, makers, fast, monkeypatch, tmp_path: Path
+):
+    """Their answers went on in one file of records."""
+    folder = makers.make_llama(tmp_path)
+    write_json(folder / "config.json", read_json(folder / "config.json") | {"dtype": own})
+    on_cpu = connect(f"local/{folder}", dtype="float32")
+    monkeypatch.setattr(weights, "_has_gpu", lambda: True)
+    on_gpu, said = connect(f"local/{folder}"), connect(f"local/{folder}", dtype="float32")
+    assert [lm.model for lm in (on_gpu, said)] == [f"{on_cpu.model}-{own}", f"{on_cpu.model}-float32"]
+    assert isinstance(on_gpu, LocalLM) and isinstance(said, LocalLM) and isinstance(on_cpu, LocalLM)
+    assert on_gpu.base_engine.model.dtype == getattr(torch, own)
+    assert connect(on_cpu.model).model == connect(f"local/{folder}", dtype="default").model == on_gpu.model
+    assert [LocalLM.load_state(lm.dump_state()).base_engine for lm in (on_gpu, said)] == [
+        on_gpu.base_engine,
+        said.base_engine,
+    ]
+    monkeypatch.setattr(weights, "LEAST_PARAMETERS", 10**6)
+    assert connect(f"local/{folder}").model == on_cpu.model  # tiny: float32 everywhere
+    assert on_cpu.base_engine.model.dtype == torch.float32
 
 
 def test_the_pocket_models_stay_at_float32(monkeypatch):

@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from raisf.lm.adapter import CompactAdapter
-from raisf.lm.connect import explain
+from raisf.lm.failures import explain
 from raisf.lm.finetune import lora
 from raisf.lm.finetune.lora import TrainingRow, fitting, tokenized
 from raisf.lm.local.model import LocalLM

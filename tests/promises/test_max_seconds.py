@@ -8,7 +8,8 @@ from typing import Any
 import dspy
 import pytest
 
-from raisf.lm.connect import connect, explain
+from raisf.lm.connect import connect
+from raisf.lm.failures import explain
 from raisf.programs.baselines.direct import Direct
 from raisf.programs.baselines.rag import RAG
 from raisf.retrieval.passage import Passage

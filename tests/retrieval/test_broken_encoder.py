@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, PreTrainedModel
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint, minilm_package
 from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.engines.dense import DenseEncoder, find_model
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_json, write_json
 
 WEIGHTS = "model.safetensors"
@@ -82,6 +82,18 @@ def test_weights_that_are_missing_or_no_numbers_are_told(folder: Path, what: str
     with pytest.raises(InputError, match=message) as told:
         encoder(folder)
     assert str(folder) in str(told.value)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("no memory"), torch.AcceleratorError("no kernel image")])
+def test_a_gpu_that_is_full_or_cannot_compute_is_no_damage(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def to(self: Any, *args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(PreTrainedModel, "to", to)
+    found = find_checkpoint("minilm")
+    with pytest.raises(RaisfError, match=rf"the GPU .*\({error}\).*the CPU \(CUDA_VISIBLE_DEVICES=\)") as told:
+        ColBERTEncoder(found.path, found.augment)
+    assert not isinstance(told.value, InputError)
 
 
 def test_a_file_that_is_cut_is_told(folder: Path):

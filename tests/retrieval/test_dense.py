@@ -4,16 +4,18 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PreTrainedModel
 
 from raisf.retrieval.encoders.checkpoint import minilm_package
 from raisf.retrieval.engines import hybrid
 from raisf.retrieval.engines.bm25 import BM25
-from raisf.retrieval.engines.dense import Dense, find_model
+from raisf.retrieval.engines.dense import Dense, Tower, find_model
 from raisf.retrieval.engines.hybrid import Hybrid, fuse
 from raisf.retrieval.index import add_to_index, build_index, open_folder
 from raisf.retrieval.passage import Passage
@@ -177,3 +179,22 @@ def test_what_is_contriever_is_told_by_the_models_own_name(model: Path, tmp_path
     assert find_model(model.rename(tmp_path / "contriever-study" / "e5")).query_tokens is None
     (tmp_path / "contriever").symlink_to(tmp_path / "contriever-study" / "e5")
     assert find_model(tmp_path / "contriever").query_tokens == 64
+
+
+def test_a_gpu_computes_and_the_vectors_come_back_from_it(monkeypatch: pytest.MonkeyPatch):
+    """Its place is taken by a device that keeps shapes alone."""
+    device, places, brought = torch.device("meta"), list[object](), list[str]()
+
+    def model(**words: torch.Tensor) -> SimpleNamespace:
+        assert all(tensor.device == device for tensor in words.values())
+        return SimpleNamespace(last_hidden_state=torch.ones(*words["input_ids"].shape, 8, device=device))
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(PreTrainedModel, "to", lambda self, place: places.append(place) or self)
+    tower = Tower(find_model("minilm").path, cosine=True)
+    assert places == ["cuda"]
+    model.device = device  # type: ignore[attr-defined]
+    tower.model = model
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: brought.append(self.device.type) or torch.ones(self.shape))
+    vectors = tower.vectors(["It lies on a river.", "It does not."])
+    assert (vectors.device.type, vectors.shape, brought) == ("cpu", (2, 8), ["meta"])

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from raisf.retrieval.encoders import colbert_shims
+from raisf.retrieval.encoders.checkpoint import find_checkpoint
+from raisf.retrieval.encoders.encoder import ColBERTEncoder
 from raisf.retrieval.engines.colbert import ColBERT
 from raisf.retrieval.index import add_to_index, index_info
 from raisf.retrieval.passage import Passage
@@ -49,3 +52,20 @@ def test_an_index_that_does_not_say_was_made_in_float32(tmp_path: Path, monkeypa
     write_json(tmp_path / "index" / "manifest.json", manifest)
     old = ColBERT.load(tmp_path / "index")
     assert (old.manifest.precision, precision_of(old)) == (None, "float32")
+
+
+def test_a_gpu_encodes_in_the_indexs_precision_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """colbert-ai's own autocast made float16 of every precision."""
+    colbert_shims.colbert()  # its device is the CPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found, seen = find_checkpoint("minilm"), []
+    encoder = ColBERTEncoder(found.path, found.augment, "float32")
+    forward = encoder._checkpoint.bert.forward
+    monkeypatch.setattr(
+        encoder._checkpoint.bert,
+        "forward",
+        lambda *given, **options: seen.append(torch.is_autocast_enabled("cuda")) or forward(*given, **options),
+    )
+    encoder.encode_queries(["Which town lies on a river?"])
+    encoder.encode_passages(["Town 1 lies on a river."])
+    assert seen == [False, False]

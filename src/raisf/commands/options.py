@@ -158,8 +158,8 @@ lm_options = as_one(
     _lm(
         "--dtype",
         type=click.Choice(("default", "float32", "bfloat16")),
-        help="precision of a model in this process; default: bfloat16 if the CPU multiplies it faster and the model "
-        "has 50 million weights or more, else float32",
+        help="precision of a model in this process; default: for models of 50 million weights or more bfloat16 if the "
+        "CPU multiplies it faster, or on a GPU that in which the weights lie, else float32",
     ),
     _lm("--timeout", type=seconds, metavar="S", help="seconds that a call to an endpoint may take; default: 120"),
     _lm("--calls", type=at_least(1), metavar="N", help="LM calls at the same time; default: 32"),
