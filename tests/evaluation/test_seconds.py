@@ -65,7 +65,7 @@ def test_no_question_waits_for_a_model_to_be_read(slow: Asks) -> None:
 
 @pytest.mark.slow
 def test_nor_on_a_node_of_a_cluster(slow: Asks) -> None:
-    rows = [(at, {"question": example.question}) for at, example in enumerate(ASKED)]
+    rows = [(at, example.question) for at, example in enumerate(ASKED)]
     found, error = cluster.answer(cluster.Work(slow, {}, None), rows, threads=3)
     assert error is None and len(found) == len(ASKED)
     assert all(failure is None and seconds < READING for _, _, failure, seconds, _ in found)
