@@ -14,7 +14,7 @@ from raisf.data.schemas import SCORINGS
 from raisf.data.tables import LISTS
 from raisf.evaluation.identity import digest
 from raisf.utils.errors import InputError
-from raisf.utils.text import answer_text, text_of
+from raisf.utils.text import answer_text, composed, text_of
 
 # What answers and judges are held to, or counted by, besides the answers.
 GOLD = ("kind", "hops", "gold_pids", "gold_titles", "sub_questions", "sub_answers", "known")
@@ -154,10 +154,11 @@ def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
 def gold_passages(example: dspy.Example) -> tuple[list[str], bool]:
     """The ids of an example's gold passages, or where it has none the titles, and whether they are ids.
 
-    An empty one names no passage: none states the fact, or nobody knows which does.
+    An empty one names no passage: none states the fact, or nobody knows which does. Letters are one with their accents,
+    as `raisf.retrieval.passage.called_by` has passages.
     """
     by_id = bool(example.get("gold_pids"))
-    return [name for name in example.get("gold_pids" if by_id else "gold_titles") or [] if name], by_id
+    return [composed(name) for name in example.get("gold_pids" if by_id else "gold_titles") or [] if name], by_id
 
 
 def answer_of(prediction: object, program: object = None, answers: Collection[str] = ()) -> str:

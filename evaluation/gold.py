@@ -10,6 +10,7 @@ import dspy
 from raisf.evaluation.examples import gold_passages
 from raisf.evaluation.seen import retrievers_of
 from raisf.retrieval.passage import Passage, row_of
+from raisf.utils.text import composed
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ def outside(retriever: Any, asked: Sequence[Wanted]) -> list[Wanted]:
         return []
     ids = {name for _, names, by_id in named if by_id for name in names}
     titles = {name for _, names, by_id in named if not by_id for name in names}
-    held = {passage.title for passage in passages if passage.title in titles}
-    held_ids = {name for passage in passages for name in (passage.pid, row_of(passage.pid)) if name in ids}
+    held = {composed(passage.title) for passage in passages} & titles
+    held_ids = {name for one in passages for name in map(composed, (one.pid, row_of(one.pid))) if name in ids}
     return [one for one in named if not any(name in (held_ids if one[2] else held) for name in one[1] if name)]
 
 

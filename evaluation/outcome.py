@@ -11,7 +11,7 @@ from dspy.utils.callback import BaseCallback
 from raisf.evaluation.examples import GOLD, gold_answers, gold_field, gold_passages, is_gap, question_id
 from raisf.evaluation.metrics import accuracy, exact_match, precision_at_k, recall_at_k, token_f1
 from raisf.retrieval.passage import called_by
-from raisf.utils.text import answer_text
+from raisf.utils.text import answer_text, composed
 from raisf.utils.usage import Calls, heard_by, metered_calls, shared_usage, telling, tokens_of
 
 # Of a trace's cost, and of a trace: what DSPy does not see.
@@ -131,7 +131,7 @@ def _retrieval(example: dspy.Example, trace: Any) -> dict[str, Any]:
     if not passages:  # nothing was found, or nothing kept; what is broken down may leave searching to its parts
         in_vain = 0.0 if trace.cost.retrievals and not root.sub_questions else None
         return {"k": None, "recall": in_vain, "precision": in_vain}
-    ranked = [called_by(gold, p.pid) if by_id else p.title for p in passages]
+    ranked = [called_by(gold, p.pid) if by_id else composed(p.title) for p in passages]
     k = len(passages)
     return {"k": k, "recall": recall_at_k(ranked, gold, k), "precision": precision_at_k(ranked, gold, k)}
 

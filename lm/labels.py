@@ -9,7 +9,7 @@ _TYPED = str.maketrans(
     "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u2013\u2014\u3001",
     "''" + '"' * 9 + "--,",
     "\u200b\u200c\u200d\u2060\ufeff",
-) | {0x3002: ". "}
+) | {0x3002: ". ", 0xFF0C: ", ", 0xFF1A: ": ", 0xFF1B: "; "}
 
 _DRESS = r"\s*_`\"'.,;:()\[\]{}<>#\u2022"
 MAX_LABEL_CHARACTERS = 8_000  # with its explanation

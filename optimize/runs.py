@@ -77,7 +77,7 @@ def results(
         for example in examples:
             if key(example) in journal:
                 add(example, journal.get(key(example)))
-    # `ask_all` takes the same fields of all, and each may mark others: so the whole example travels as its question.
+    # `ask_all` asks a question, and each example may have marked other inputs: so it travels whole as its question.
     waiting = [dspy.Example(question=example) for example in examples if id(example) not in found]
     ask_all(functools.partial(_ask, program), waiting, keep, threads=threads, judge=judge)
     return [found[id(example)] for example in examples]

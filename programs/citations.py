@@ -45,10 +45,10 @@ def cite(node: Node, quoted: object, read: Iterable[str]) -> None:
     if node.answer == UNKNOWN:
         return
     holding = [passage for passage in passages if holds(passage.prompt_text, spellings(answer))]
-    if normal(answer) not in YES_NO and not is_yes_no(node.question):
+    closed = normal(answer) in YES_NO and not holding
+    if not closed and not is_yes_no(node.question):
         node.grounded = bool(holding)
     if source is None:
-        closed = normal(answer) in YES_NO  # which no passage holds
         sentence, source = holding_sentence(node.question, answer, passages if closed else holding, titles=True)
         if closed and source and not _about(f"{source.title} {sentence}", node.question):
             sentence = source = None

@@ -23,6 +23,7 @@ from raisf.programs.steps import reads_instructions
 from raisf.signatures.conversation import StandaloneQuestion
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json
+from raisf.utils.predictors import all_predictors
 from raisf.utils.text import clean
 
 MOST_TURNS = 8
@@ -154,11 +155,14 @@ class Conversation(dspy.Module):
             raise InputError(f"{path} is no saved conversation: write one with Conversation.save(FILE.json)") from error
 
     def _lm(self) -> Any:
-        """What rewrites: its own, else what most of the program's predictors ask, else DSPy's.
+        """What rewrites: its own, else what most of the program's answerers ask, else DSPy's.
 
-        A judge with weights or an LM of its own has learnt to write verdicts, or is there for these.
+        A judge with weights or an LM of its own has learnt to write verdicts, or is there for these. Where nothing has
+        an `answer`, all predictors count.
         """
-        lms = [lm for lm in lms_of(self.program) if lm is not None]
+        writers = [one for _, one in all_predictors(self.program) if "answer" in one.signature.output_fields]
+        lms = [one.lm or dspy.settings.lm for one in writers] or lms_of(self.program)
+        lms = [lm for lm in lms if lm is not None]
         asked = Counter(lm.model for lm in lms)
         most = max(lms, key=lambda lm: (asked[lm.model], getattr(lm, "lora", None) is None), default=dspy.settings.lm)
         return self.rewrite.lm or most

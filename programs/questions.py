@@ -16,10 +16,11 @@ from raisf.utils.wording import is_yes_no as is_yes_no
 from raisf.utils.wording import normal as normal
 
 YES_NO = frozenset(
-    "yes no ja nein nee nej nei oui non sí sì sim não tak nie да нет так ні evet "
-    "نعم لا כן לא हाँ नहीं 是 否 不是 はい いいえ 네 아니요 ใช่ ไม่ใช่".split()
+    "yes no ja nein nee nej nei oui non sí sì sim não tak nie да нет так ні evet hay\u0131r "
+    "نعم لا כן לא हाँ नहीं 是 否 不是 はい いいえ 네 예 아니요 아니오 ใช่ ไม่ใช่".split()
 )
 """In their normal form."""
+_NAMES_TOO = frozenset({"sim", "tak"})  # a SIM, the province Tak
 
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
 MAX_SUB_QUESTIONS = 10
@@ -58,7 +59,7 @@ _NO_ANSWER = re.compile(
     rf"""(?:(?:(?:i\ am\ )?sorry|unfortunately)\ )?(?:but\ )?
     (?:as\ (?:an?\ (?:\S+\ ){{0,3}}(?:ai|model|assistant) | of\ my\ (?:\S+\ ){{1,4}}(?:update|cutoff))
       \ (?:\S+\ ){{0,4}})?(?:
-    the\ unknown | none(?:\ {_STATED})? | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
+    the\ unknown | none(?:\ {_STATED})? | null | n/a | n\.a | no\ idea | not\ sure | not\ applicable | unanswerable
     | (?:there\ is\ )?(?:no|not\ any|not\ enough|insufficient)\ (?:relevant\ |further\ )?
       (?:(?:information|mention|answer)\b{_REST} | (?:data|details)(?:\ (?:available|found|given|provided))?)
     | (?:none|neither)\ (?:of\ )?{_SOURCE}\ (?:do\ |does\ )?{_SAYS}\b{_REST}
@@ -127,8 +128,8 @@ def is_unknown(answer: str) -> bool:
     titled = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
     if {*said.split()} <= {UNKNOWN}:
         return True
-    if said == "null":
-        return "Null" not in answer  # German's zero
+    if said == "null" and "Null" in answer:  # German's zero
+        return False
     explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", _ACCORDING.sub("", said))  # "Unknown. The passages do not say."
     return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
 
@@ -142,7 +143,7 @@ def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | No
         spelling: What two spellings of the same words have in common; None: all but other words and other numbers, so
             that "3.2 million" stands in "$3.2 million" and "Graz" in "Graz-based", but "5" not in "3.5".
     """
-    answers = [answer for answer in answers if normal(answer) not in YES_NO]
+    answers = [answer for answer in answers if normal(answer) not in YES_NO - _NAMES_TOO]
     if spelling is None:
         plain = _plain(text)
         return any(_pattern(words).search(plain) for words in (normal(_plain(answer)) for answer in answers) if words)

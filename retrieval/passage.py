@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
-from raisf.utils.text import clean
+from raisf.utils.text import clean, composed
 
 Value = str | int | float | bool
 """What a piece of metadata may be."""
@@ -81,7 +81,13 @@ def row_of(pid: str) -> str:
 
 
 def called_by(gold: Collection[str], pid: str) -> str:
-    """What gold calls a passage: its id, or that of the whole which it is a part of, since long texts are cut."""
+    """What gold calls a passage: its id, or that of the whole which it is a part of, since long texts are cut.
+
+    Args:
+        gold: Ids whose letters are one with their accents (NFC); those of a Mac's files have them apart.
+        pid: The passage's, in any form.
+    """
+    pid = composed(pid)
     return row_of(pid) if pid not in gold and row_of(pid) in gold else pid
 
 

@@ -15,7 +15,7 @@ def raise_open_files() -> None:
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if now == resource.RLIM_INFINITY:
         return
-    for wanted in WANTED if most == resource.RLIM_INFINITY else (min(WANTED[0], most),):
+    for wanted in WANTED if most == resource.RLIM_INFINITY else (min(one, most) for one in WANTED):
         if wanted <= now:
             return
         try:

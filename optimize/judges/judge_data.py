@@ -18,6 +18,7 @@ from raisf.lm.labels import compatible
 from raisf.programs.questions import filled, holds
 from raisf.retrieval.passage import Passage, Retriever, called_by
 from raisf.signatures.judges import ListwiseRelevance, PassageRelevance
+from raisf.utils.text import composed
 from raisf.utils.wording import apart
 
 JUDGES = ("know", "relevance", "decomposition")
@@ -65,17 +66,17 @@ class Step:
 
     def key(self, passage: Passage) -> str:
         """What gold calls a passage: its id or that of the row it was cut from, or its title."""
-        return called_by(self.gold, passage.pid) if self.by_id else passage.title
+        return called_by(self.gold, passage.pid) if self.by_id else composed(passage.title)
 
 
 def steps(example: dspy.Example) -> list[Step]:
     """The training question and its gold sub-questions, as the judges meet them."""
     by_id = bool(example.get("gold_pids"))
-    gold: list[str] = list(example.get("gold_pids") or example.get("gold_titles") or [])
+    gold = list(map(composed, example.get("gold_pids") or example.get("gold_titles") or []))
     asked, found = list(example.get("sub_questions") or []), [str(a) for a in example.get("sub_answers") or []]
     # The titles of the steps' passages, empty where one is not known, or passages in the order of the steps. With
     # fewer, nobody says whose they are.
-    ordered = list(example.get("sub_titles") or []) if not by_id else []
+    ordered = list(map(composed, example.get("sub_titles") or [])) if not by_id else []
     ordered = ordered or gold
     paired = bool(asked) and len(asked) == len(found) == len(ordered)
     decomposed = paired and (by_id or all(ordered))

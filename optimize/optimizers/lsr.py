@@ -31,6 +31,7 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import check_replaceable
 from raisf.utils.journal import Journal
 from raisf.utils.progress import progress_bar
+from raisf.utils.text import composed
 
 if TYPE_CHECKING:
     import torch
@@ -246,7 +247,7 @@ def _measure(
     gold = [
         any(called_by(pids, student.passages[number].pid) in pids for number in row[:FIRST])
         for example, row in zip(examples, numbers, strict=True)
-        if (pids := [pid for pid in example.get("gold_pids") or [] if pid])
+        if (pids := [composed(pid) for pid in example.get("gold_pids") or [] if pid])
     ]
     return measured | ({"found": round(sum(gold) / len(gold), 4)} if gold else {})
 

@@ -109,7 +109,7 @@ def passages_of(name: str, sections: Iterable[Section]) -> Iterator[Passage]:
             place = section.place if line is None else {"line": line}
             metadata = {**place, "section": heading} if heading else place
             shown = f"{heading.rstrip(' :')}: {piece}" if heading else piece
-            yield Passage(f"{name}#{number}", shown, section.title, source=name, metadata=metadata)
+            yield Passage(f"{name}#{number}", shown, composed(section.title), source=name, metadata=metadata)
 
 
 def _with_bare_headings(sections: Iterable[Section]) -> Iterator[Section]:

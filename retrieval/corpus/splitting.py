@@ -24,11 +24,11 @@ _WORD = re.compile(rf"[{_CJK}]|[{THAI}]{{1,6}}|[^\s{_CJK}{THAI}]{{1,40}}")
 STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
 """What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
-# Where a day's number has a point: in German, Czech, Danish, Norwegian and Finnish.
+# What a number with a point counts: in German, Czech, Danish, Norwegian and Finnish.
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|ledna|února|března|dubna|"
     "května|června|července|srpna|září|října|listopadu|prosince|januar|februar|marts|mars|april|maj|mai|juni|juli|"
-    r"august|september|oktober|november|de[cs]ember|\w{4,8}kuuta"
+    r"august|september|oktober|november|de[cs]ember|\w{4,8}kuuta|Jahrhunderts?|Weltkriegs?"
 )
 _DAY = rf"\.(?:(?<=\b\d\.)|(?<=\b\d\d\.))\s+(?:{_MONTHS})\b"
 _KING = r"\.(?:(?<=\b[IVX]{2}\.)|(?<=\b[IVX]{3}\.)|(?<=\b[IVX]{4}\.))\s+[a-z\u00df-\u00f6\u00f8-\u00ff]"

@@ -210,8 +210,8 @@ def encode(
     cut, tokens, unknown = (now - then for now, then in zip(_read_by(encoder), before, strict=True))
     if unknown > _UNKNOWN * tokens:
         logger.warning(
-            "%s does not know %d%% of these passages' words or characters: what they say is found only by its words, "
-            "in a hybrid or bm25 index, or with a --checkpoint for their language",
+            "%s does not know %d%% of these passages' words or characters, and may not tell them apart by "
+            "what they mean: a hybrid or bm25 index finds them by words, a --checkpoint for their language by both",
             *(checkpoint.name, 100 * unknown // tokens),
         )
     if cut:

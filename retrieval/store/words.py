@@ -84,6 +84,7 @@ class Words:
         self._whole, self._dotless = (folder / WHOLE_WORDS).is_file(), (folder / DOTLESS).is_file()
         try:
             self._scorer = bm25s.BM25.load(folder)
+            self._dotless |= _TURKISH.isdisjoint("".join(self._scorer.vocab_dict))
             if (counted := self._scorer.scores["num_docs"]) != len(numbers):
                 raise ValueError(f"{counted} passages were counted, not {len(numbers)}")
         except (ValueError, KeyError, OSError) as error:

@@ -89,12 +89,12 @@ def question_triples(questions: Sequence[Any], index: Index, progress: bool = Tr
     by_pid: dict[str, list[Passage]] = {}
     by_title: dict[str, list[Passage]] = {}
     for passage in index.passages:
-        by_title.setdefault(passage.title, []).append(passage)
-        for name in {passage.pid, row_of(passage.pid)}:
+        by_title.setdefault(composed(passage.title), []).append(passage)
+        for name in {composed(passage.pid), composed(row_of(passage.pid))}:
             by_pid.setdefault(name, []).append(passage)
     known = []
     for question in questions:
-        gold = [by_pid[pid] for pid in question.gold_pids if pid and pid in by_pid]
+        gold = [by_pid[pid] for pid in map(composed, question.gold_pids) if pid and pid in by_pid]
         # An empty id is a fact that no passage states, whatever its title.
         if not gold and "" not in question.gold_pids:
             gold = [by_title[title] for title in question.gold_titles if title and title in by_title]

@@ -125,11 +125,15 @@ def test_an_lm_of_one_judge_alone_rewrites_nothing() -> None:
     program.know.lm = judge
     assert Conversation(program).standalone("And she?", turns) == "Where was Ada Hill born?"
     assert len(lm.calls) == 1 and not judge.calls
+    for one in (program.know, program.relevant, program.decompose):  # as many as answer
+        one.lm = judge
+    assert Conversation(program).standalone("And she?", turns) == "Where was Ada Hill born?" and not judge.calls
+    lm.calls.clear()
     with dspy.context(lm=lm):
         program.set_lm(None)  # type: ignore[arg-type]
         program.know.lm = judge
         assert Conversation(program).standalone("And she?", turns) == "Where was Ada Hill born?"
-    assert len(lm.calls) == 2 and not judge.calls
+    assert len(lm.calls) == 1 and not judge.calls
 
 
 def test_of_lms_that_one_predictor_asks_each_one_without_an_adapter_rewrites() -> None:

@@ -57,7 +57,7 @@ def test_of_yes_and_no_in_any_language_no_passage_says_whether_they_hold(answer:
 
 
 def test_german_zero_is_an_answer() -> None:
-    assert not is_unknown("Null") and is_unknown("null") and is_unknown("NULL.")
+    assert not is_unknown("Null") and is_unknown("null") and is_unknown("NULL.") and is_unknown("Sorry, null")
 
 
 @pytest.mark.parametrize(

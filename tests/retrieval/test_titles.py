@@ -3,13 +3,19 @@
 import json
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
+import dspy
 import pytest
 
 from raisf.data.questions import load_questions
+from raisf.evaluation.examples import gold_passages
+from raisf.evaluation.gold import outside
+from raisf.optimize.judges.judge_data import steps
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.titles import title_of, titled
+from raisf.retrieval.passage import Passage
 
 PARAGRAPH = "The Danube rises in the Black Forest, passes ten countries, and flows into the Black Sea near Sulina.\n"
 
@@ -239,3 +245,17 @@ def test_gold_names_a_title_however_its_letters_are_composed(
     (example,) = load_questions(questions)
     titles = [passage.title for passage in read_documents(tmp_path / "docs")]
     assert titles == example.gold_titles == example.sub_titles
+
+
+@pytest.mark.parametrize("held", ["NFC", "NFD"])
+@pytest.mark.parametrize("wanted", ["NFC", "NFD"])
+def test_gold_is_found_however_it_is_composed(held: Literal["NFC", "NFD"], wanted: Literal["NFC", "NFD"]):
+    """Also in passages and examples made in Python, and in indexes of earlier versions."""
+    name, gold = (unicodedata.normalize(form, "Müller") for form in (held, wanted))
+    passage = Passage(f"{name}.txt#1", "Of a life.", name)
+    retriever = SimpleNamespace(passages=[passage], corpus_hash=held + wanted)
+    for field, value in (("gold_titles", gold), ("gold_pids", f"{gold}.txt"), ("gold_pids", f"{gold}.txt#1")):
+        example = dspy.Example(question="Whose?", answer="His", **{field: [value]})
+        assert not outside(retriever, [("Whose?", *gold_passages(example))])
+        (step,) = steps(example)
+        assert step.all_among([passage])

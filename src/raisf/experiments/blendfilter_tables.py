@@ -13,6 +13,7 @@ from raisf.experiments.tables import Answers, fault_lines, joined, table
 from raisf.reports.sections import Cell, Section
 from raisf.retrieval.passage import called_by
 from raisf.utils.errors import InputError
+from raisf.utils.text import composed
 
 if TYPE_CHECKING:
     from raisf.experiments.workspace import Workspace
@@ -83,7 +84,7 @@ def kept(workspace: "Workspace", answers: Answers) -> list[Section]:
             if not wanted or not record["trace"]:
                 continue
             found = _read(record["trace"]["root"], "pid" if by_id else "title")
-            found = list(dict.fromkeys(called_by(wanted, one) if by_id else one for one in found))
+            found = list(dict.fromkeys(called_by(wanted, one) if by_id else composed(one) for one in found))
             measured["precision"].append(precision_at_k(found, wanted, len(found)) if found else 0.0)
             measured["recall"].append(recall_at_k(found, wanted, len(found)) if found else 0.0)
             measured["S-precision"].append(float(set(found) == set(wanted)))
