@@ -4,12 +4,14 @@ import re
 import unicodedata
 from typing import Any
 
+from raisf.utils.wording import UNSPACED
+
 # Quotation marks, dashes and stops as on a keyboard; what cannot be seen is dropped.
 _TYPED = str.maketrans(
     "\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u2013\u2014\u3001",
     "''" + '"' * 9 + "--,",
     "\u200b\u200c\u200d\u2060\ufeff",
-) | {0x3002: ". ", 0xFF0C: ", ", 0xFF1A: ": ", 0xFF1B: "; "}
+) | {0x3002: "."}
 
 _DRESS = r"\s*_`\"'.,;:()\[\]{}<>#\u2022"
 MAX_LABEL_CHARACTERS = 8_000  # with its explanation
@@ -17,7 +19,7 @@ MAX_LABEL_CHARACTERS = 8_000  # with its explanation
 _OPENING = rf"\s*+(?:[-+]\s++)?[{_DRESS}]*+"
 _EMPTY_BRACKETS = re.compile(r"\[\s*\]|\(\s*\)|\{\s*\}")  # an unticked box
 # What stands between a label and an explanation of it.
-_BREAK = re.compile(r"[*_`\"')\]}>]*(?:[ \t]*\n|[.:;,!]\s|\s+-+\s|\s*\()")
+_BREAK = re.compile(rf"[*_`\"')\]}}>]*(?:[ \t]*\n|[.:;,!](?:\s|(?=[{UNSPACED}]))|\s+-+\s|\s*\()")
 # Words with which an explanation may take back, or leave open, what the label says.
 _DOUBT = frozenset(
     "not no never nothing none nor neither nobody nowhere cannot cant wont dont doesnt isnt without false wrong "

@@ -57,12 +57,24 @@ def test_an_output_is_read_as_it_is_named(said: str, fields: dict[str, str]) -> 
     assert CompactAdapter().parse(BOTH, said) == fields
 
 
-@pytest.mark.parametrize("said", ["relevant。", "「relevant」", "『relevant』。", "relevant。因为文中有它。"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "relevant。",
+        "「relevant」",
+        "『relevant』。",
+        "relevant。因为文中有它。",
+        "relevant\uff0c因为文中有它",
+        "relevant\uff1a有",
+    ],
+)
 def test_a_verdict_is_read_among_chinese_and_japanese_marks(said: str) -> None:
     assert label(said, ("relevant", "irrelevant")) == "relevant"
 
 
-@pytest.mark.parametrize("said", ["「relevant", "relevant。文中没有提到。", "relevant。irrelevant。"])
+@pytest.mark.parametrize(
+    "said", ["「relevant", "relevant。文中没有提到。", "relevant。irrelevant。", "relevant\uff0c不是"]
+)
 def test_what_these_marks_take_back_is_no_verdict(said: str) -> None:
     with pytest.raises(Unreadable):
         label(said, ("relevant", "irrelevant"))
