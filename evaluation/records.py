@@ -74,7 +74,13 @@ class Records:
             append_line(self._lines, dump_line(record))
 
     def found(self, record: dict[str, Any]) -> None:
-        """Counts in a record that the file has."""
+        """Counts in a record that the file has.
+
+        Earlier versions scored an answer that had lost an LM call; it is an error, and the question asked again.
+        """
+        trace = record.get("trace")
+        if record.get("error") is None and isinstance(trace, dict) and trace.get("failed"):
+            record = {**record, "error": "LMError: a call failed", "em": 0.0, "f1": 0.0, "accuracy": 0.0}
         told = {name: value for name, value in record.items() if name != "trace"} | {"confidence": of_record(record)}
         before = self.done.get(record["id"], {"em": 0.0, "error": None})
         self.right += record["em"] - before["em"]

@@ -61,11 +61,15 @@ class Dialect:
             try:
                 return await attempt(told)
             except (InvalidRequestError, UnsupportedFeatureError) as error:
+                if "max_completion_tokens" in str(error) and "max_tokens" in (told.config.extensions or {}):
+                    self._says_max_tokens = False  # one of OpenAI's that reasons, under a name of one's own
+                    return await self.ask(attempt, request, emit)
                 if told.config.temperature != 0 or "temperature" not in str(error):
                     raise
             response = await attempt(replace(told, config=replace(told.config, temperature=None)))
         except InvalidRequestError as error:
-            if REASONS.get(error.provider_code) != "content_filter":
+            blocked = error.provider_code == "inband_finish_reason" and "blocked: " in str(error)  # Gemini's, streamed
+            if not blocked and REASONS.get(error.provider_code) != "content_filter":
                 raise
             if emit is None:
                 return Response(None, request.model, Message.assistant(""), "content_filter", Usage())

@@ -220,7 +220,7 @@ async def _bounded(
 def _wait(error: Exception | None, number: int, timeout: float) -> float:
     """Seconds before the next try: what the endpoint asks for if that is bearable, else longer each time."""
     asked = getattr(error, "retry_after", None)
-    if asked is not None and 0 <= asked <= timeout:
+    if asked is not None and 0 < asked <= timeout:
         return asked
     busy = isinstance(error, RateLimitError | ServerError | TransportError)
     # Never alike: what failed together does not come back together.

@@ -32,6 +32,7 @@ from raisf.programs.trace import JudgedPassage, Node, Trace
 from raisf.utils.errors import InputError
 from raisf.utils.journal import Journal
 from raisf.utils.progress import progress_bar
+from raisf.utils.usage import Calls, heard_by
 
 # The root's verdicts are tried and those of its sub-questions. Each level deeper has some three times as many nodes.
 DEPTH = 1
@@ -39,6 +40,8 @@ DEPTH = 1
 WIDTH = 2
 # Tries a question at most: one of many sub-questions has thousands of ways.
 TRIES = 100
+# Times that a try is run which loses a call of the LM.
+AGAIN = 3
 # Routes of nodes that no judge was asked about.
 UNASKED = ("depth", "cycle", "reference", "duplicate", "budget")
 
@@ -152,7 +155,13 @@ class Trying:
         """
         token = _forced.set(forced)
         try:
-            run = with_traces(self.program, **marked(example).inputs())
+            for _ in range(AGAIN):  # what was answered is remembered: only the call that failed is made again
+                with heard_by(calls := Calls()):
+                    run = with_traces(self.program, **marked(example).inputs())
+                if calls.failure is None:
+                    break
+            else:
+                raise calls.failure
         finally:
             _forced.reset(token)
         if (trace := trace_of(run)) is None:

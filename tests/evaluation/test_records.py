@@ -51,6 +51,16 @@ def test_a_record_that_lacks_what_is_not_scored_counts_as_without(tmp_path: Path
     assert (report.em.value, report.accuracy.value, report.errors) == (1.0, 0.0, 0)
 
 
+def test_a_question_that_lost_a_call_by_an_earlier_version_is_asked_again(tmp_path: Path) -> None:
+    """Its answer, without what that call would have said, stayed scored."""
+    out = tmp_path / "r.jsonl"
+    assert right("two", out) == 1.0
+    (record,) = read_jsonl(out)
+    write_jsonl(out, [{**record, "answer": "one", "em": 0.0, "trace": {"failed": 1}}])
+    assert right("two", out) == 1.0 and len(list(read_jsonl(out))) == 2
+    assert right("two", out) == 1.0 and len(list(read_jsonl(out))) == 2
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

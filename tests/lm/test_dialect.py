@@ -67,6 +67,14 @@ def test_the_limit_has_the_name_that_every_server_knows(model: str, place: str |
     assert (config.max_tokens, config.extensions) == ((None, {"a": 1, name: 5}) if name else (5, {"a": 1}))
 
 
+def test_a_model_that_reasons_under_a_name_of_ones_own_is_sent_the_newer_name(refusing: Any) -> None:
+    error = {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}
+    with refusing(error, lambda body: "max_tokens" in body) as endpoint:
+        program = Direct()
+        program.set_lm(connect("openai/my-gpt5", api_base=endpoint.url))
+        assert program(question="Who?").answer and program(question="Where?").answer
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_model_that_refuses_a_temperature_of_0_is_sent_none(
     refusing: Any, streamed: bool, caplog: pytest.LogCaptureFixture

@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+from dspy.utils.exceptions import LMServerError
+
 from raisf.programs.ra_isf import RAISF
 from tests.optimize.test_outcomes import script, tried, truth_and_lie, verdicts
 from tests.scripted import ScriptedLM
@@ -54,3 +57,19 @@ def test_of_ends_that_are_as_right_the_cheapest_says_what_a_verdict_is_worth(tmp
 
     # As it is judged it is decomposed, which ends right, too, and takes more than the 4 calls that reading does.
     assert verdicts(tried(student(doubtful), tmp_path, "read"), "know")["What of read?"] == ("unknown", 1 - 0.04 + 0.02)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_call_that_is_lost_is_made_again_and_costs_no_other_try(times: int, tmp_path: Path) -> None:
+    left = [times]
+
+    def flaky(fields: dict[str, Any]) -> dict[str, Any]:
+        if "a lie of read" in str(fields.get("passage")) and left[0]:
+            left[0] -= 1
+            raise LMServerError("busy", status=503)
+        return script(fields)
+
+    found = tried(student(flaky), tmp_path, "read", "known")
+    assert found.failed == (times > 1)
+    whole = verdicts(tried(student(), tmp_path / "whole", "read", "known"), "know")
+    assert verdicts(found, "know") == (whole if times == 1 else {"What of known?": whole["What of known?"]})
