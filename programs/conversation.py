@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 import dspy
@@ -160,7 +160,8 @@ class Conversation(dspy.Module):
         A judge with weights or an LM of its own has learnt to write verdicts, or is there for these. Where nothing has
         an `answer`, all predictors count.
         """
-        writers = [one for _, one in all_predictors(self.program) if "answer" in one.signature.output_fields]
+        asked_for = [(one, cast(Any, one.signature).output_fields) for _, one in all_predictors(self.program)]
+        writers = [one for one, outputs in asked_for if "answer" in outputs]
         lms = [one.lm or dspy.settings.lm for one in writers] or lms_of(self.program)
         lms = [lm for lm in lms if lm is not None]
         asked = Counter(lm.model for lm in lms)

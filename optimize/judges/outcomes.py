@@ -153,15 +153,16 @@ class Trying:
         Raises:
             InputError: A `forward` of a subclass's own does not say how it came to its answer.
         """
-        token = _forced.set(forced)
+        token, run, times = _forced.set(forced), None, 0
         try:
-            for _ in range(AGAIN):  # what was answered is remembered: only the call that failed is made again
+            while run is None:
                 with heard_by(calls := Calls()):
                     run = with_traces(self.program, **marked(example).inputs())
-                if calls.failure is None:
-                    break
-            else:
-                raise calls.failure
+                times += 1
+                if calls.failure is not None:  # what was answered is remembered: only what failed is asked again
+                    run = None
+                    if times == AGAIN:
+                        raise calls.failure
         finally:
             _forced.reset(token)
         if (trace := trace_of(run)) is None:
