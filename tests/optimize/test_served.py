@@ -108,7 +108,7 @@ def test_chat_adapters_ask_the_chat_endpoint(llamas: Any, tmp_path: Path) -> Non
             said(there, "know")
         path, body = endpoint.seen[0]
         assert path == "/v1/chat/completions" and body["model"] == "pocket"
-        assert (body["max_completion_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
+        assert (body["max_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
 
 
 def test_a_module_in_the_chat_format_is_asked_for_its_verdict_as_it_was_trained(

@@ -155,7 +155,7 @@ def test_errors_and_unreadable_outputs_are_named_beside_the_table():
 @pytest.mark.parametrize("name", ["fig2", "fig3", "blendfilter-k", "blendfilter-sampling", "table7", "judges"])
 def test_errors_and_unreadable_outputs_are_named_below_curves_too(name):
     """A model whose outputs nobody could read was a low curve, and nothing said why."""
-    labels = {"fig2": "rag, max_depth 1", "blendfilter-sampling": "rag, top_p 0, sample 1"}
+    labels = {"fig2": "rag, max_depth 1", "blendfilter-sampling": "rag, top_p 0, sample 1", "judges": "way: none"}
     label = labels.get(name, "rag, k 3")
     workspace = _workspace(n=1)
     workspace.left_out, workspace.judge = {}, lambda settings: {}
