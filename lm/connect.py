@@ -8,9 +8,7 @@ from urllib.parse import urlsplit
 
 import dspy
 from dspy.clients.backend_selection import select_backend
-from dspy.utils.exceptions import (
-    LMConfigurationError,
-)
+from dspy.utils.exceptions import LMConfigurationError
 
 from raisf.lm import pocket
 from raisf.lm.adapter import CompactAdapter, adapter_named

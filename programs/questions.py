@@ -20,7 +20,7 @@ YES_NO = frozenset(
     "نعم لا כן לא हाँ नहीं 是 否 不是 はい いいえ 네 예 아니요 아니오 ใช่ ไม่ใช่".split()
 )
 """In their normal form."""
-_NAMES_TOO = frozenset({"sim", "tak"})  # a SIM, the province Tak
+_NOWHERE = YES_NO - {"sim", "tak"}  # passages hold a SIM, and the province Tak
 
 # A rambling LM may list hundreds; with three levels below each, an unlimited budget would never see the end.
 MAX_SUB_QUESTIONS = 10
@@ -143,7 +143,7 @@ def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | No
         spelling: What two spellings of the same words have in common; None: all but other words and other numbers, so
             that "3.2 million" stands in "$3.2 million" and "Graz" in "Graz-based", but "5" not in "3.5".
     """
-    answers = [answer for answer in answers if normal(answer) not in YES_NO - _NAMES_TOO]
+    answers = [answer for answer in answers if normal(answer) not in _NOWHERE]
     if spelling is None:
         plain = _plain(text)
         return any(_pattern(words).search(plain) for words in (normal(_plain(answer)) for answer in answers) if words)
