@@ -63,8 +63,8 @@ class LMChoice:
         Args:
             programs: Their names; an artifact's own LM counts where no other is given.
         """
-        own = [spec for name in programs for spec in _specs(name)] if self.spec is None else []
-        return QUESTIONS_REMOTE if self.remote or any(map(_remote, own)) else QUESTIONS
+        specs = [spec for name in programs for spec in _specs(name)] if self.spec is None else []
+        return QUESTIONS_REMOTE if self.remote or any(map(_remote, specs)) else QUESTIONS
 
     def limit(self) -> None:
         """Lets so many calls be under way in this process."""
@@ -130,8 +130,9 @@ def _remote(spec: str) -> bool:
 
 def _specs(program: str) -> list[str]:
     """The LMs of an artifact, as its manifest names them; none of what is no artifact, or a broken one."""
+    folder = program.partition("@")[2] if own.is_own(program) else program
     try:
-        found = read_json(Path(program) / "manifest.json")
+        found = read_json(Path(folder) / "manifest.json")
         return [lm["connect"]["spec"] for lm in found["lms"]]
     except (InputError, OSError, LookupError, TypeError):
         return []
@@ -198,7 +199,7 @@ def open_program(
             raise own.without_index(ZERO_SHOT)
         name = default_program(lm, index, questions)
     if own.is_own(name) and "@" in name:
-        return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
+        return own.open_artifact(name, functools.partial(_load, lm, _open_index(index, where)), options)
     if own.is_own(name):
         kind = own.load_class(name)
         program = own.make(name, kind, lambda: _open_index(index, where), options, given=index is not None)
@@ -261,16 +262,12 @@ def without_cache(program: Any) -> Any:
 
 def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str, Any]) -> Any:
     from raisf.optimize.adapters import trained_folder
-    from raisf.optimize.artifact import load
     from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import build
 
     if folder in SHIPPED and lm.spec is None and given({**lm.options, "api_base": None}):
         lm = replace(lm, spec=folder)  # it is called after its LM, whose options these are
-    api_base = lm.api_base if lm.spec is None else None
-    compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
-    for _, predictor in compiled.named_predictors():
-        predictor.lm = predictor.lm and _forgetful(predictor.lm)
+    compiled = _load(lm, retriever, folder)
     if not options:
         return compiled
     from raisf.experiments.changed_options import with_changes
@@ -294,6 +291,18 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
         if predictor.lm is None and lms:  # a judge that was not compiled is asked of the base
             predictor.lm = next((lm for lm in lms if trained_folder(lm) is None), lms[0])
     return program
+
+
+def _load(lm: LMChoice, retriever: Any, folder: str, program: type | None = None) -> Any:
+    """The program of an artifact, with the LM that is named; else with its own, asked at the endpoint that is given."""
+    from raisf.optimize.artifact import load
+    from raisf.utils.predictors import held_lms
+
+    api_base = lm.api_base if lm.spec is None else None
+    compiled = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base, program=program)
+    for *_, one in held_lms(compiled):
+        _forgetful(one)
+    return compiled
 
 
 def _warn_of_made_up(folder: str, compiled: Any) -> None:

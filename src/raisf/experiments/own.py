@@ -35,25 +35,22 @@ def artifact_name(program: str, folder: Path) -> str:
     return f"{program.partition('@')[0]}@{folder}" if is_own(program) else str(folder)
 
 
-def open_artifact(name: str, lm: Any, retriever: Any, options: dict[str, Any]) -> Any:
+def open_artifact(name: str, load: Callable[[str, type], Any], options: dict[str, Any]) -> Any:
     """The program of `package.module:Class@FOLDER`.
 
     Args:
         name: Just that.
-        lm: The LM, instead of the artifact's; None: that.
-        retriever: What it searches, instead of the artifact's index; None: that.
+        load: Gives the program of an artifact's folder and a class.
         options: Of the program's constructor: there must be none.
 
     Raises:
         InputError: There is no such class or artifact, or there are options.
     """
-    from raisf.optimize.artifact import load
-
     class_name, _, folder = name.partition("@")
     if options:
         raise InputError(f"{next(iter(options))} cannot be changed: {folder} keeps the options it was compiled with")
     kind = load_class(class_name)
-    program: Any = load(Path(folder), lm=lm, retriever=retriever, program=kind)
+    program = load(folder, kind)
     program.source_sha256 = _source_hash(kind, class_name)
     return program
 
