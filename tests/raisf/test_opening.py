@@ -8,9 +8,10 @@ import pytest
 
 from raisf.commands.options import threads_option
 from raisf.experiments.comparing import _asked_anew
-from raisf.experiments.opening import LMChoice, open_program, without_cache
+from raisf.experiments.opening import LMChoice, open_fitting, open_program, without_cache
 from raisf.lm.connect import connect
 from raisf.optimize.artifact import save
+from raisf.programs.baselines.direct import Direct
 from raisf.programs.concurrency import semaphore, set_concurrency
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError
@@ -100,6 +101,14 @@ def test_no_limit_takes_the_place_of_an_artifacts(tmp_path):
     assert open_program(str(tmp_path / "a"), max_calls=None).max_calls is None
     with pytest.raises(InputError, match="max_depth is None"):
         open_program(str(tmp_path / "a"), max_depth=None)
+
+
+def test_an_artifact_among_others_takes_the_options_that_its_program_has(tmp_path):
+    """`raisf compare --k 2` refused the artifact of a program that does not search."""
+    for name, program in {"direct": Direct(), "ra-isf": RAISF(None)}.items():
+        save(program, tmp_path / name)
+    assert open_fitting(str(tmp_path / "direct"), index=tmp_path / "none", k=2, max_calls=3).max_calls == 3
+    assert open_fitting(str(tmp_path / "ra-isf"), k=2).k == 2
 
 
 def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:

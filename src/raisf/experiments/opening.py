@@ -234,16 +234,17 @@ def open_fitting(
     **options: Any,
 ) -> Any:
     """`open_program`, without the index and the options for which a program has no use."""
+    from raisf.optimize.manifest import read
     from raisf.programs.registry import PROGRAMS, defaults, searches
 
-    lm = lm or LMChoice()
+    system = name if name in PROGRAMS or not Path(name).is_dir() else read(Path(name)).program
     if own.is_own(name):
         class_name, compiled, _ = name.partition("@")
         known, searching = own.fitting(own.load_class(class_name), compiled=bool(compiled))
         for option in sorted(options.keys() - known):
             logger.warning("%s has no option %s of its own: what was given is not for it", name, option)
-    elif name in PROGRAMS:
-        known, searching = set(defaults(PROGRAMS[name])), searches(PROGRAMS[name])
+    elif system in PROGRAMS:
+        known, searching = set(defaults(PROGRAMS[system])), searches(PROGRAMS[system])
     else:
         return open_program(name, lm=lm, index=index, where=where, **options)
     fitting = {key: value for key, value in options.items() if key in known}
