@@ -121,7 +121,7 @@ def test_a_judges_table_shows_the_unreadable_beside_its_own_n() -> None:
     section = judge_sections(
         {"a": {"know": measured(7, 3)}, "b": {"know": measured(10, 0)}, "c": {"know": measured(0, 9)}}
     )[0]
-    assert list(section.columns)[-2:] == ["n", "unreadable"] and "neither right nor wrong" in section.text
+    assert list(section.columns)[-2:] == ["n", "unreadable"] and "in no measure" in section.text
     assert [row[-2:] for row in section.rows] == [[7, 3], [10, 0], [0, 9]]
     assert all(cell is None for cell in section.rows[2][1:-2])  # no accuracy of nothing
     clean = judge_sections({"b": {"know": measured(10, 0)}})[0]

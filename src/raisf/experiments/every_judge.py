@@ -9,7 +9,7 @@ from raisf.evaluation.report import Report, summaries, waited
 from raisf.evaluation.seen import seen_lines
 from raisf.experiments.settings import THRESHOLDS, Setting
 from raisf.experiments.tables import fault_lines, judged_beside
-from raisf.reports.report import pair_sections, uncounted_line
+from raisf.reports.report import left_out_of, pair_sections, uncounted_line
 from raisf.reports.sections import Cell, Section, score_of
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
         for judge in ("know", "relevance")
         if judge in reports
     }
-    # What the measures leave out, where there is any.
-    missing = [count for count in ("unreadable", "errors") if any(one.get(count) for one in found.values())]
+    missing, left_out_line = left_out_of(found.values())
     rows: list[list[Cell]] = []
     for (label, judge), report in found.items():
         scores = {name: score_of(value) for name, value in report["scores"].items()}
@@ -84,8 +83,7 @@ def _judges(judged: Mapping[str, Mapping[str, Any]]) -> Section:
         n = scores["ece" if "ece" in scores else "accuracy"].n if scores else 0
         rows.append([label, judge, *(scores.get(name) for name in MEASURES), n, *left_out])
     text = "Each judge asked alone, against gold. AURC: the mean risk over all coverages, lower is better."
-    text += " Verdicts that could not be read are counted beside n, and are in no measure." * ("unreadable" in missing)
     seen = seen_lines({label: report.get("not_held_out", ()) for (label, _), report in found.items()})
-    text = " ".join([text, *seen])
+    text = " ".join([text + left_out_line, *seen])
     columns = ["program", "judge", *MEASURES.values(), "n", *missing]
     return Section("Judges alone", columns, rows, text, main=None)

@@ -265,20 +265,24 @@ def judge_sections(judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     for judge, text in asked.items():
         names = lists if judge == "decomposition" else measures
         found = {name: reports[judge] for name, reports in judged.items() if judge in reports}
-        # What its measures leave out, where there is any.
-        missing = [count for count in ("unreadable", "errors") if any(one.get(count) for one in found.values())]
+        missing, left_out_line = left_out_of(found.values())
         rows = []
         for name, report in found.items():
             scores = {measure: score_of(value) for measure, value in report["scores"].items()}
             n = next(iter(scores.values())).n if scores else 0
             left_out = [report.get(count, 0) for count in missing]
             rows.append([name, *(scores.get(measure) for measure in names), n, *left_out])
-        if "unreadable" in missing:
-            text += " Verdicts that could not be read are counted beside n, and are neither right nor wrong."
         seen = seen_lines({name: report.get("not_held_out", ()) for name, report in found.items()})
-        text = " ".join([f"{text}{_with_probability(found)}", *seen])
+        text = " ".join([f"{text}{left_out_line}{_with_probability(found)}", *seen])
         sections.append(Section(f"Judge: {judge}", ["program", *names.values(), "n", *missing], rows, text))
     return sections
+
+
+def left_out_of(reports: Collection[Mapping[str, Any]]) -> tuple[list[str], str]:
+    """What the measures of judges leave out, where there is any: the columns that count it, and what a text says."""
+    missing = [count for count in ("unreadable", "errors") if any(one.get(count) for one in reports)]
+    told = " Verdicts that could not be read are counted beside n, and are in no measure."
+    return missing, told * ("unreadable" in missing)
 
 
 def _with_probability(found: Mapping[str, dict[str, Any]]) -> str:
