@@ -32,15 +32,14 @@ def aligned_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     if not predicted and not gold:
         return 1.0
     pairs = sorted(
-        ((token_f1(ours, [theirs]), -i, -j) for i, ours in enumerate(predicted) for j, theirs in enumerate(gold)),
-        reverse=True,
+        (-token_f1(ours, [theirs]), i, j) for i, ours in enumerate(predicted) for j, theirs in enumerate(gold)
     )
     total, ours_left, theirs_left = 0.0, set(range(len(predicted))), set(range(len(gold)))
-    for f1, i, j in pairs:
-        if -i in ours_left and -j in theirs_left:
-            ours_left.remove(-i)
-            theirs_left.remove(-j)
-            total += f1
+    for negated, i, j in pairs:
+        if i in ours_left and j in theirs_left:
+            ours_left.remove(i)
+            theirs_left.remove(j)
+            total -= negated
     return total / max(len(predicted), len(gold))
 
 

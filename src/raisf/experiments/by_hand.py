@@ -31,6 +31,7 @@ CHOICES = {"relevance": ("relevant", "irrelevant"), "decomposition": ("good", "b
 def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str, Any]]) -> list[Section]:
     """Table 5: the judges against gold; against a teacher; and against people, as far as they have labelled some."""
     sections = tables.reliability(workspace, judged)
+    first = sections[0]
     folder = workspace.out / "judges"
     rows = {
         label: {
@@ -45,21 +46,19 @@ def reliability_and_people(workspace: "Workspace", judged: Mapping[str, dict[str
         try:
             taught = agreement_with_teacher(workspace.teacher, rows, workspace.seed, workspace.threads)
         except LMError as error:
-            sections[0].text += f" The teacher could not be asked: {error.text}."
+            first.text += f" The teacher could not be asked: {error.text}."
         else:
             sections.append(taught)
-            sections[0].text += "" if taught.rows else f" Nothing came of asking the teacher: {taught.text}"
+            first.text += "" if taught.rows else f" Nothing came of asking the teacher: {taught.text}"
     path = workspace.out / "table5" / FILE
     said = labels(path) if path.is_file() else {}
     if not said:  # until somebody has labelled, the sample is one of what this run has judged
         again = f" To compare with people: fill in the column label of {path}, and run the same command again."
         nothing = " There is nothing for people to label: the judges are asked alone where there is gold."
-        sections[0].text += again if write_sample(path, rows, workspace.seed) else nothing
+        first.text += again if write_sample(path, rows, workspace.seed) else nothing
         return sections
     if others := said.keys() - _readable(rows):
-        sections[
-            0
-        ].text += f" {len(others)} of the {len(said)} labels in {path} are of rows that this run does not have."
+        first.text += f" {len(others)} of the {len(said)} labels in {path} are of rows that this run does not have."
     return [*sections, _agreement(rows, said)]
 
 

@@ -156,7 +156,6 @@ def _make_artifact(number: int, how: str, world: Path, index: Path, artifact: Pa
 def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) -> "ComparisonReport":
     from raisf.data.questions import load_questions
     from raisf.experiments.comparing import compare
-    from raisf.reports.report import check_folder
 
     test = load_questions(world / "test.jsonl")
     names = {label: str(artifacts.get(name, name)) for label, name in DEMO_SYSTEMS.items()}
@@ -165,7 +164,6 @@ def _compare(world: Path, index: Path, artifacts: dict[str, Path], out: Path) ->
         f"{3 + len(DEMO_COMPILED)}. Answer {len(test)} test questions with each of {len(names)} systems, and compare",
         f"raisf compare --programs {listed} --index {index} --test {world / 'test.jsonl'} --out {out}",
     )
-    check_folder(out)
     lms = {label: None if name in artifacts else LMChoice(POCKET) for label, name in DEMO_SYSTEMS.items()}
     programs = {label: open_fitting(name, lm=lms[label], index=index) for label, name in names.items()}
     title = "RA-ISF in the closed world: zero-shot, compiled to prompts, compiled to weights"

@@ -164,7 +164,6 @@ def _compile(
 
 def _compare(artifacts: dict[str, Path], test: Path, out: Path, begin: Path | None) -> "ComparisonReport":
     from raisf.data.questions import load_questions
-    from raisf.reports.report import check_folder
 
     examples = load_questions(test)
     listed = ",".join(f"{name}={path}" for name, path in artifacts.items())
@@ -172,7 +171,6 @@ def _compare(artifacts: dict[str, Path], test: Path, out: Path, begin: Path | No
         f"5. Answer {len(examples)} test questions with each of {len(artifacts)} systems, and compare",
         f"raisf compare --programs {listed} --test {test} --out {out}",
     )
-    check_folder(out)
     programs = {name: open_program(str(path)) for name, path in artifacts.items()}
     answers = "answered by what ships compiled" if begin else "answered by the model as it is"
     title = f"RA-ISF on the almanac, {answers}: its judges zero-shot, compiled to prompts and to weights"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,7 @@ class RealComparison:
             LMError: The LM is down.
         """
         failed: list[RaisfError] = []
-        rows = self.choice.rows()
+        rows = self._rows
         wanted = labels_in(self.choice.only, rows) or tuple(rows)
         found = {name: self._before(name, rows, wanted) for name in self.workspaces}
         for name, workspace in self.workspaces.items():
@@ -189,19 +190,16 @@ class RealComparison:
         try:
             return {} if self.choice.no_judges else self.workspaces[name].judged(rows, only_before)
         except RaisfError as error:
-            if self.workspaces[name].lm_down:
-                raise
             self.left_out[f"{name}: the judges alone"] = str(error)
             return {}
 
     @property
     def files(self) -> dict[str, Path]:
         """By data set and row, the records of the answers so far, those of earlier runs that are shown too."""
-        rows = self.choice.rows()
         return {
             f"{name}: {row}": file
             for name, workspace in self.workspaces.items()
-            for row, file in workspace.files(rows).items()
+            for row, file in workspace.files(self._rows).items()
         }
 
     @property
@@ -216,7 +214,7 @@ class RealComparison:
         from raisf.reports.real import overview
 
         shown = {label for answers in self._answers.values() for label in answers}
-        rows = {label: row for label, row in self.choice.rows().items() if label in shown}
+        rows = {label: row for label, row in self._rows.items() if label in shown}
         text = " ".join(
             [about(rows, alone=not self.choice.no_judges), *seen_lines(self._seen), *left_out_lines(self.left_out)]
         )
@@ -227,12 +225,15 @@ class RealComparison:
             *(section for name in told for section in self._sections[name]),
         ]
 
+    @cached_property
+    def _rows(self) -> dict[str, Row]:
+        return self.choice.rows()
+
     @property
     def _seen(self) -> dict[str, list[str]]:
         """By data set and row that is shown, in which way it has learnt from the test questions."""
-        rows = self.choice.rows()
         return {
-            f"{name}: {label}": self.workspaces[name].seen.get(repr(rows[label]), [])
+            f"{name}: {label}": self.workspaces[name].seen.get(repr(self._rows[label]), [])
             for name, answers in self._answers.items()
             for label in answers
         }
@@ -241,9 +242,8 @@ class RealComparison:
         from raisf.reports.real import set_sections
 
         measure = self.workspaces[name].measure
-        rows = self.choice.rows()
-        answers = {label: counted(answers[label], measure) for label in rows if label in answers}
-        judged = {label: judged[label] for label in rows if label in judged}
+        answers = {label: counted(answers[label], measure) for label in self._rows if label in answers}
+        judged = {label: judged[label] for label in self._rows if label in judged}
         against = next((label for label in AGAINST if label in answers), None)
         self._reports[name] = judged
         self._answers[name], self._sections[name] = answers, set_sections(name, answers, judged, against, measure)

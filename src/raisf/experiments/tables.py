@@ -35,7 +35,7 @@ def table(
     names: tuple[str, ...] = ("paper",),
     f1: published.Figures | None = None,
     besides: bool = False,
-    demonstrations: str | None = None,
+    demonstrated: bool = False,
     whose: str = "",
     engine: str | None = None,
 ) -> "Callable[[Workspace, Answers], list[Section]]":
@@ -46,12 +46,11 @@ def table(
         names: What each is called.
         f1: The paper's F1.
         besides: The paper's rows are no rows of ours: they stand below them.
-        demonstrations: How many the paper's prompts had, in all of its rows; None: that is not told.
+        demonstrated: Whether the paper's prompts had demonstrations in all of its rows: three, as BlendFilter's.
         whose: Which LM answered in the paper, over which retriever; empty where `names` say it.
         engine: The one of ours that is the paper's retriever, where rows search what the workspace says; None: no
             matter.
     """
-    shown = demonstrations is not None
 
     def sections(workspace: "Workspace", answers: Answers) -> list[Section]:
         yes_no = workspace.measure == "accuracy"
@@ -62,11 +61,11 @@ def table(
         for label, report in reports.items():
             rows.append([label, report.em, *([] if yes_no else [report.f1]), report.cost.get("lm_calls")])
             rows[-1] += [f"{report.unreadable} of {report.outputs}"] if unread else []
-            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
+            rows[-1] += [published.figure_of(one, label, workspace.name, demonstrated=demonstrated) for one in beside]
         # What the paper has of rows that stand below ours, or that could not be run.
         empty: list[Cell] = [None] * (len(rows[0]) - 1 - len(beside))
         for label in figures[0] if besides else workspace.left_out:
-            theirs = [published.figure_of(one, label, workspace.name, demonstrated=shown) for one in beside]
+            theirs = [published.figure_of(one, label, workspace.name, demonstrated=demonstrated) for one in beside]
             if besides or any(one is not None for one in theirs):
                 rows.append([label, *empty, *theirs])
         columns = ["program", "exact match", *([] if yes_no else ["F1"]), "LM calls", *["unreadable"] * unread]
@@ -82,8 +81,8 @@ def table(
             text += f"{shares[0]}{f'; of F1, {shares[-1]}' * (shares[-1] != shares[0])}."
         if engine and (searched := workspace.indexes.searched) != engine:
             text += f" Ours search with another retriever{f', {searched}' * bool(searched)}."
-        if shown:
-            text += f" All of its rows were prompted with {demonstrations} demonstrations"
+        if demonstrated:
+            text += " All of its rows were prompted with three demonstrations"
             few = any(label.endswith(published.FEW_SHOT) for label in reports)
             text += ": hold them against our few-shot rows. Our others show none." if few else "; ours show none."
         if any(report.unreadable for report in reports.values()):
