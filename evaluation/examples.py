@@ -147,7 +147,7 @@ def check_answered(examples: Sequence[dspy.Example], of: str) -> None:
         if not gold_answers(example):
             asked = example.get("question", f"with {', '.join(example.keys())}")
             raise InputError(
-                f"the {of} question {asked!r} has no gold answer: add one, a text or a list of texts, or leave it out"
+                f"the {of} question {asked!r} has no gold answer: add `answer` or `answers`, or leave it out"
             )
 
 

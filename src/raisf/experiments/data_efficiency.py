@@ -98,7 +98,11 @@ def _alone(reports: Mapping[str, Any]) -> dict[str, Score]:
 
 
 def _report(workspace: "Workspace", setting: Setting) -> dict[str, Any]:
-    return (getattr(workspace.open(setting), "compile_report", None) or {}) if setting.rows else {}
+    """What compiling a setting told; nothing of the judges as they are."""
+    from raisf.optimize.manifest import read
+
+    artifact = workspace.learning.artifact(setting)
+    return (read(artifact).compile or {}) if artifact else {}
 
 
 def _learnt(report: Mapping[str, Any]) -> list[Cell]:

@@ -114,10 +114,11 @@ def _make_students(begin: Path | None, lm: Any, index: Path, artifacts: dict[str
     from raisf.retrieval.index import open_index
 
     whose = f"the answerers that ship ({begin})" if begin else f"{lm.model} itself, since no compiled program ships"
-    step(
+    if not step(
         f"2. Begin with judges that have learnt nothing; what answers is {whose}",
         done=all(path.exists() for name, path in artifacts.items() if name not in COMPILED),
-    )
+    ):
+        return
     kinds = {"direct": ("direct", {}), "rag": ("rag", {"k": K}), "zero-shot": ("ra-isf", {"k": K, **BUDGET})}
     retriever = open_index(index)
     lender: Any = load(begin, retriever=retriever) if begin else None
