@@ -117,7 +117,7 @@ def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:
     class Asks(dspy.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.ask = dspy.Predict("question -> answer")
+            self.ask: Any = dspy.Predict("question -> answer")
             self.ask.lm = dspy.LM("openai/x", api_key="k")
 
     class Two(dspy.Module):
