@@ -113,8 +113,7 @@ class LocalLM(OwnFormat):
         )
         self.base_engine = shared
         self.weights = f"{PREFIX}{name if named else ''}{'@' if own else ''}#{found}{suffix}"
-        usual = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
-        self.adapter_name = adapter or usual
+        self.adapter_name = adapter or ("pocket" if name in pocket.WEIGHTS else "compact")
         self.adapter: Any = adapter_named(self.adapter_name)
         if self.probe is not None:
             self._judge_by_probe()
