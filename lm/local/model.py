@@ -18,7 +18,7 @@ from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.inference import context_of
-from raisf.lm.local.jobs import batches
+from raisf.lm.local.jobs import DEFAULT_MAX_TOKENS, batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
 from raisf.lm.local.weights import (
@@ -72,7 +72,7 @@ class LocalLM(OwnFormat):
         self,
         model: str,
         temperature: float = 0.0,
-        max_tokens: int = 256,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         adapter: str | None = None,
         dtype: str | None = None,
         **kwargs: Any,
