@@ -15,6 +15,7 @@ from raisf.lm.adapter import CompactAdapter, adapter_named
 from raisf.lm.chat import ChatAdapter, JSONAdapter, WholeReplies, strict, without_attachments
 from raisf.lm.endpoint import RETRIES, TIMEOUT, Endpoint, EndpointLM
 from raisf.lm.local.gguf import SHIPPED, shipped_file
+from raisf.lm.local.jobs import DEFAULT_MAX_TOKENS
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.weights import PREFIX
 from raisf.lm.streaming import markers_of
@@ -28,7 +29,7 @@ SPECS = (
     "such as openai/gpt-4o-mini"
 )
 HIGHEST_TEMPERATURE = 2.0  # what DSPy's requests and the providers take
-LOCAL_MAX_TOKENS, REMOTE_MAX_TOKENS = 256, 1024  # a chat format spends some hundred on its markers and on reasoning
+REMOTE_MAX_TOKENS = 1024  # a chat format spends some hundred on its markers and on reasoning
 
 
 DEFAULT, VARIABLE = "smollm2", "RAISF_LM"
@@ -112,7 +113,7 @@ def connect(
         local = PREFIX + spec.removeprefix(PREFIX)
         if completions:
             raise InputError(f"{spec} runs in this process: leave out completions, which is for endpoints")
-        return LocalLM(local, temperature, max_tokens or LOCAL_MAX_TOKENS, adapter, dtype)
+        return LocalLM(local, temperature, max_tokens or DEFAULT_MAX_TOKENS, adapter, dtype)
     if dtype is not None:
         raise InputError(
             f"{spec} computes at its endpoint: leave out dtype, or take a model in the process (local/...)"

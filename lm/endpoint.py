@@ -169,12 +169,12 @@ class Endpoint:
     ) -> None:
         self.model, self.retries, self.timeout, self.completions = model, retries, timeout, completions
         self.probabilities = probabilities
-        prefix = model.partition("/")[0].upper()
+        provider = model.partition("/")[0].upper()
         self.api_base = api_base
-        self.place = api_base or told_base(prefix)
+        self.place = api_base or told_base(provider)
         """What the cache's keys hold of it; None for the provider's own address."""
         clients: dict[str, Any] = {"timeout": timeout}
-        if prefix == "OPENAI" and self.place is not None:
+        if provider == "OPENAI" and self.place is not None:
             # DSPy leaves an address in the environment to LiteLLM, which takes some faults of a server for refusals.
             clients |= {"api_base": self.place, "engine": "lm15"}
         elif api_base is not None:
@@ -184,7 +184,7 @@ class Endpoint:
         # Servers of one's own mostly want no key, but clients insist on one.
         keyless = {**clients, "api_key": "none"} if "api_base" in clients else clients
         self._keyless = dspy.LM(model, cache=False, num_retries=0, **keyless)
-        self._dialect = Dialect(self.plain, self.place if prefix == "OPENAI" else None)
+        self._dialect = Dialect(self.plain, self.place if provider == "OPENAI" else None)
         # A model that reasons first has said no label with its first token.
         self.scoring = Scoring() if probabilities and not capabilities(self.plain).reasoning else None
         self._native: tuple[Any, BilledEngine] | None = None

@@ -7,6 +7,7 @@ hour's patience.
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import threading
@@ -159,9 +160,8 @@ async def persist(
     Raises:
         LM15Error: The last try's.
     """
-    number = -1
-    while True:
-        number, error, response = number + 1, None, None
+    for number in itertools.count():
+        error = response = None
         try:
             response = await _bounded(attempt, timeout, moment)
             if response is not None:
@@ -177,8 +177,8 @@ async def persist(
             error = ProviderError(f"the reply cannot be understood ({type(failure).__name__}: {failure})")
             error.__cause__ = failure
         wait = _wait(error, number, timeout)
-        late = moment is not None and time.monotonic() + wait >= moment
-        if number >= retries or late or not (error is None or transient(error)):
+        too_late = moment is not None and time.monotonic() + wait >= moment
+        if number >= retries or too_late or not (error is None or transient(error)):
             if error is not None:
                 raise error
             return response

@@ -77,13 +77,13 @@ class Training:
         return {name: value for name, value in asdict(self).items() if name != "go_on" or value}
 
 
-def check_rank(lm: LocalLM, training: Training) -> None:
-    """Makes sure that a LoRA adapter of this LM's base can have this rank and these layers, before other work.
+def check_trainable(lm: LocalLM, training: Training) -> None:
+    """Makes sure that an LM's base can be trained so, before other work.
 
     Raises:
-        InputError: There are fewer layers, or they are no choice. Or the rank is above the width of the widest layer:
-            the product of such matrices has no higher rank, and has more weights than the layer. Or there is no adapter
-            to go on with, or one that the engine cannot run.
+        InputError: Layers are chosen where they are no choice, or more than there are. Or the rank is above the width
+            of the widest layer: the product of such matrices has no higher rank, and has more weights than the layer.
+            Or the engine cannot run an adapter of this base, or the one to go on with; or there is none to go on with.
     """
     import torch
 
@@ -96,13 +96,8 @@ def check_rank(lm: LocalLM, training: Training) -> None:
         # Of another kind, peft would also write into the base, which others share.
         Loras(lm.base_engine.model).place(lm.lora, lora_hash(lm.lora))
         return
-
-    layers = [layer for layer in lm.base_engine.model.modules() if isinstance(layer, torch.nn.Linear)]
-    width = max((min(layer.weight.shape) for layer in layers), default=training.rank)
-    if training.method == "lora" and training.rank > width:
-        raise InputError(f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}")
-    config: Any = lm.base_engine.model.config.get_text_config()
     if training.layers is not None:
+        config: Any = lm.base_engine.model.config.get_text_config()
         if training.method != "lora" or config.is_encoder_decoder:
             raise InputError("layers is for LoRA on a causal model: leave it out")
         if training.layers > config.num_hidden_layers:
@@ -110,6 +105,12 @@ def check_rank(lm: LocalLM, training: Training) -> None:
                 f"{lm.base} has {config.num_hidden_layers} layers: give at most so many, not {training.layers}"
             )
     if training.method == "lora":
+        linear = [layer for layer in lm.base_engine.model.modules() if isinstance(layer, torch.nn.Linear)]
+        width = max((min(layer.weight.shape) for layer in linear), default=training.rank)
+        if training.rank > width:
+            raise InputError(
+                f"the rank must be at most {width}, the width of {lm.base}'s layers; found {training.rank}"
+            )
         check_adaptable(lm, training.rank, training.layers)
 
 
@@ -143,7 +144,7 @@ class FinetuneRun:
         seconds: Spent, over all processes that worked on it.
 
     Raises:
-        InputError: See `check_rank`.
+        InputError: See `check_trainable`.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class FinetuneRun:
     ):
         import torch
 
-        check_rank(lm, training)
+        check_trainable(lm, training)
         self.lm, self.train, self.validation, self.training = lm, train, validation, training
         with torch.random.fork_rng():
             torch.manual_seed(training.seed % 2**63)

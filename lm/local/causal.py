@@ -116,7 +116,7 @@ class CausalRows:
             self._cache.reorder_cache(torch.tensor(rows, dtype=torch.long, device=self._model.device))
 
     def _blended(self, slots: list[Slot]) -> Blend | None:
-        return self._loras.blend(slots) if self._loras and slots else None
+        return self._loras.blend(slots) if self._loras else None
 
     def _forward(self, ids: Any, mask: Any, positions: Any, cache: Any, blend: Blend | None) -> Any:
         import torch

@@ -248,8 +248,10 @@ class InferenceEngine:
         waiting: deque[Answer] = deque()
         decoding: Decoding[Answer] | None = None
         while not self._ending:
-            self._places = self._places if waiting or decoding else None  # what else held memory may be gone
-            jobs = self._arrived(wait=not waiting and not (decoding and decoding.drafts))
+            idle = not (waiting or decoding)
+            if idle:
+                self._places = None  # what else held memory may be gone
+            jobs = self._arrived(wait=idle)
             jobs = self._attempt(jobs, self._find_prefixes)
             for batch in scorings((job for job in jobs if job.scored), self.model.device.type):
                 if not self._ending:

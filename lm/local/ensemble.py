@@ -12,9 +12,9 @@ from dspy.utils.exceptions import ContextWindowExceededError
 
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.failures import explain
-from raisf.lm.local.inference import context_of, end_tokens
+from raisf.lm.local.decoding import Draft
+from raisf.lm.local.inference import Rows, context_of, end_tokens
 from raisf.lm.local.model import LocalLM
-from raisf.lm.local.prefixes import last_place
 from raisf.utils.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,28 +112,11 @@ def mix(
     """
     import torch
 
-    width = max(map(len, prompts))
-    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
-    padding = torch.tensor([[width - len(prompt)] for prompt in prompts], device=model.device)
-    places = torch.arange(width, device=model.device)
-    mask, positions = (places >= padding).long(), (places - padding).clamp(min=0)
-    shares = torch.tensor([weights], device=model.device)
+    rows, shares = Rows(model), torch.tensor([weights], device=model.device)
     new: list[int] = []
-    cache = None
+    logits = rows.join([Draft(prompt, limit) for prompt in prompts])
     while True:
-        with torch.inference_mode():
-            step = model(
-                input_ids=ids,
-                position_ids=positions,
-                attention_mask=mask,
-                cache=cache,
-                use_cache=True,
-                logits_to_keep=last_place(model.device),
-            )
-            cache = step.cache
-            new.append(int((shares @ step.logits[:, -1].float().softmax(-1)).argmax()))
+        new.append(int((shares @ logits.float().softmax(-1)).argmax()))
         if len(new) == limit or ended(new):
             return new
-        ids = torch.full_like(ids[:, :1], new[-1])
-        positions = positions[:, -1:] + 1
-        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+        logits = rows.step([new[-1]] * len(prompts))

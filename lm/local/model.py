@@ -18,7 +18,7 @@ from raisf.lm.local.clients import AsyncEngineClient, EngineClient, Recorder
 from raisf.lm.local.engine import engine_for
 from raisf.lm.local.gguf import SHIPPED
 from raisf.lm.local.inference import context_of
-from raisf.lm.local.jobs import batches
+from raisf.lm.local.jobs import DEFAULT_MAX_TOKENS, batches
 from raisf.lm.local.multi_lora import CONFIG, TRAINING, lora_hash
 from raisf.lm.local.probes import PROBE, probe_hash, read_report
 from raisf.lm.local.weights import (
@@ -72,7 +72,7 @@ class LocalLM(OwnFormat):
         self,
         model: str,
         temperature: float = 0.0,
-        max_tokens: int = 256,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         adapter: str | None = None,
         dtype: str | None = None,
         **kwargs: Any,
@@ -113,8 +113,7 @@ class LocalLM(OwnFormat):
         )
         self.base_engine = shared
         self.weights = f"{PREFIX}{name if named else ''}{'@' if own else ''}#{found}{suffix}"
-        usual = SHIPPED[name].adapter if name in SHIPPED else "pocket" if name in pocket.WEIGHTS else "compact"
-        self.adapter_name = adapter or usual
+        self.adapter_name = adapter or ("pocket" if name in pocket.WEIGHTS else "compact")
         self.adapter: Any = adapter_named(self.adapter_name)
         if self.probe is not None:
             self._judge_by_probe()

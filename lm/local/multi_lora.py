@@ -157,11 +157,6 @@ class Blend:
         self._mask = mask
         self._hooks: list[Any] = []
 
-    def keep(self, rows: list[int]) -> None:
-        """Go on with these rows of the batch alone."""
-        if self._mask is not None:
-            self._mask = self._mask[rows]
-
     def __enter__(self) -> None:
         self._hooks = [layer.register_forward_hook(self._adds(down, up)) for layer, down, up in self._parts]
 

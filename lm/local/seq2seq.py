@@ -73,6 +73,7 @@ class Rows:
 
     def __init__(self, model: "PreTrainedModel", loras: Loras | None = None, tails: None = None):
         self._model, self._loras = model, loras
+        self._slots: list[Slot] = []
         self._blend: Blend | None = None
 
     joins = False  # all rows begin to write in the same column
@@ -82,7 +83,8 @@ class Rows:
         import torch
         from transformers import DynamicCache, EncoderDecoderCache
 
-        self._blend = self._loras.blend([draft.lora for draft in drafts]) if self._loras else None
+        self._slots = [draft.lora for draft in drafts]
+        self._blend = self._loras.blend(self._slots) if self._loras else None
         with torch.inference_mode():
             self._states, self._mask = _encode(self._model, [draft.prompt for draft in drafts], self._blend)
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -110,8 +112,8 @@ class Rows:
 
         self._cache.batch_select_indices(torch.tensor(rows, dtype=torch.long, device=self._model.device))
         self._states, self._mask = self._states[rows], self._mask[rows]
-        if self._blend is not None:
-            self._blend.keep(rows)
+        self._slots = [self._slots[row] for row in rows]
+        self._blend = self._loras.blend(self._slots) if self._loras else None
 
 
 def completions(

@@ -139,20 +139,24 @@ def choose_precision(folder: Path, given: str | None = None) -> Precision | None
     Raises:
         InputError: There is no such precision.
     """
-    if given in (None, ANY_PRECISION) or (given == "default" and _has_gpu()):
-        config = read_json(folder / "config.json")
-        if parameters(folder) < LEAST_PARAMETERS or config.get("is_encoder_decoder"):
-            return None
-        if _has_gpu():
-            own = config.get("dtype") or config.get("torch_dtype")
-            return own if own in ("bfloat16", "float16") else None
-        return "bfloat16" if multiplies_bfloat16() else None
-    if given == "float16":
-        return "float16"
+    if given in (None, ANY_PRECISION):
+        return _suitable(folder)
+    if given in ("bfloat16", "float16"):
+        return given
     check_named("dtype", given, DTYPES)
-    if given == "bfloat16":
-        return "bfloat16"
-    return "float32" if given == "float32" and _has_gpu() and choose_precision(folder) else None
+    otherwise = _suitable(folder) if _has_gpu() else None
+    return "float32" if otherwise and given == "float32" else otherwise
+
+
+def _suitable(folder: Path) -> Precision | None:
+    """What suits the model and this machine."""
+    config = read_json(folder / "config.json")
+    if parameters(folder) < LEAST_PARAMETERS or config.get("is_encoder_decoder"):
+        return None
+    if _has_gpu():
+        own = config.get("dtype") or config.get("torch_dtype")
+        return own if own in ("bfloat16", "float16") else None
+    return "bfloat16" if multiplies_bfloat16() else None
 
 
 def parameters(folder: Path) -> int:

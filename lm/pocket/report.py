@@ -44,38 +44,20 @@ def report(
         the same of the answer alone. Judges, whose gold is a strict and truthful teacher's, have "auroc": how well the
         first word's probability ranks, whatever the threshold.
     """
-    import torch
-
     model.eval()
     results: dict[str, dict[str, Any]] = {}
     of = exam(n, regions)
     for name in JUDGING if model.config.is_encoder_decoder else of:
         tests = of[name]
-        rows = [encode(tokenizer.backend_tokenizer, lesson, last_only=True) for lesson in tests]
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
-        right, positive = [False] * n, [0.0] * n
         words = _judges_words(tokenizer, tests) if name.startswith("judge") else None
-        for start in range(0, len(rows), 32):
-            batch = order[start : start + 32]
-            ids, weights = collate([rows[i] for i in batch])
-            with torch.inference_mode():
-                found = said(model, ids.to(model.device), weights.to(model.device))
-            logits, targets, weights = (tensor.cpu() for tensor in found)
-            # Right under teacher forcing at every position is the same as right when decoding greedily.
-            asked = weights == weights.amax(1, keepdim=True)
-            same = ((logits.argmax(-1) == targets) | ~asked).all(1).tolist()
-            for row, i in enumerate(batch):
-                right[i] = same[row]
-                if words:
-                    first = logits[row, int(asked[row].float().argmax())].float()
-                    positive[i] = float(first[words[0]] - first[words[1]])
+        right, leanings = _completed(model, tokenizer, tests, words)
         results[name] = _share(sum(right), n)
         if answers and all(ANSWER in test[-1][1] for test in tests):
             wrong = [test for test, all_right in zip(tests, right, strict=True) if not all_right]
             results[name]["answer"] = _share(sum(right) + _answered(model, tokenizer, wrong), n)
         if words:
             yes = [test[-1][1].split()[0] in ("know", "relevant") for test in tests]
-            results[name]["auroc"] = round(_auroc(positive, yes), 3)
+            results[name]["auroc"] = round(_auroc(leanings, yes), 3)
     model.train()
     return results
 
@@ -177,6 +159,35 @@ def _known_reasoning(sampler: LessonSampler) -> PromptCompletion:
     return prompt_completion({"question": question.question}, {"reasoning": reasoning, "answer": question.answer})
 
 
+def _completed(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerFast",
+    tests: list[Lesson],
+    words: tuple[int, int] | None,
+) -> tuple[list[bool], list[float]]:
+    """Of each test, whether the whole completion is right, and how far its first word leans to the first of `words`."""
+    import torch
+
+    rows = [encode(tokenizer.backend_tokenizer, lesson, last_only=True) for lesson in tests]
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
+    right, leanings = [False] * len(rows), [0.0] * len(rows)
+    for start in range(0, len(rows), 32):
+        batch = order[start : start + 32]
+        ids, weights = collate([rows[i] for i in batch])
+        with torch.inference_mode():
+            found = said(model, ids.to(model.device), weights.to(model.device))
+        logits, targets, weights = (tensor.cpu() for tensor in found)
+        # Right under teacher forcing at every position is the same as right when decoding greedily.
+        asked = weights == weights.amax(1, keepdim=True)
+        same = ((logits.argmax(-1) == targets) | ~asked).all(1).tolist()
+        for row, i in enumerate(batch):
+            right[i] = same[row]
+            if words:
+                first = logits[row, int(asked[row].float().argmax())].float()
+                leanings[i] = float(first[words[0]] - first[words[1]])
+    return right, leanings
+
+
 def _answered(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", tests: list[Lesson]) -> int:
     """On how many tests the answer is right, whatever was written before it."""
     import torch
@@ -191,10 +202,10 @@ def _answered(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", te
         longest = max(len(tokenizer.encode(completion)) for completion in completions) + 8
         with torch.inference_mode():
             written = model.generate(**batch.to(model.device), max_new_tokens=longest, do_sample=False)  # type: ignore[operator]
-        said = tokenizer.batch_decode(written[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+        texts = tokenizer.batch_decode(written[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
         right += sum(
             ANSWER in mine and mine.split(ANSWER)[1].strip() == gold.split(ANSWER)[1].strip()
-            for mine, gold in zip(said, completions, strict=True)
+            for mine, gold in zip(texts, completions, strict=True)
         )
     return right
 

@@ -10,7 +10,7 @@ import dspy
 
 from raisf.lm.chat import scored_labels
 from raisf.lm.finetune.lora import TrainingRow, fitting, train
-from raisf.lm.finetune.training import Training, check_rank
+from raisf.lm.finetune.training import Training, check_trainable
 from raisf.lm.local.model import LocalLM
 from raisf.lm.local.multi_lora import TRAINING
 from raisf.optimize.copying import copy_of
@@ -60,7 +60,7 @@ class FinetuneJudges(JudgeTraining):
     def _told(self, student: dspy.Module) -> Any:
         training = self.training or Training(seed=self.seed)
         for lm in self._bases(student).values():
-            check_rank(lm, training)
+            check_trainable(lm, training)
         return training.told()
 
     def _trained(self, names: set[str], program: dspy.Module) -> str:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.finetune.lora import TrainingRow, train
-from raisf.lm.finetune.training import Training, check_rank
+from raisf.lm.finetune.training import Training, check_trainable
 from raisf.lm.local.clients import EngineClient
 from raisf.lm.local.engine import InferenceEngine
 from raisf.lm.local.model import LocalLM
@@ -93,7 +93,7 @@ def test_an_adapter_that_could_not_be_run_is_not_trained_further(llama: Path, tm
     config = LoraConfig(r=4, target_modules="all-linear", use_dora=True)
     get_peft_model(transformers.LlamaForCausalLM.from_pretrained(llama), config).save_pretrained(str(tmp_path / "dora"))
     with pytest.raises(InputError, match="holds more than LoRA matrices"):
-        check_rank(LocalLM(f"local/{llama}@{tmp_path / 'dora'}"), Training(go_on=True))
+        check_trainable(LocalLM(f"local/{llama}@{tmp_path / 'dora'}"), Training(go_on=True))
 
 
 @pytest.mark.parametrize("begun", [True, False, "gaussian", "eva", "orthogonal"])
@@ -164,8 +164,8 @@ def test_a_base_whose_adapters_could_not_be_run_is_told_before_any_is_trained(ll
     """Training ran to its end, and then every call of the trained judge failed."""
     lm = LocalLM(f"local/{make_other(llama, tmp_path / kind, kind)}")
     with pytest.raises(InputError, match=r"cannot have LoRA adapters that run side by side.*--full"):
-        check_rank(lm, Training(rank=2))
-    check_rank(lm, Training(rank=2, method="full"))
+        check_trainable(lm, Training(rank=2))
+    check_trainable(lm, Training(rank=2, method="full"))
 
 
 @pytest.mark.parametrize(("kind", "why"), [("gpt2", "does not fit"), ("opt", "takes all texts as one")])

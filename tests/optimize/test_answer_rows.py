@@ -213,6 +213,6 @@ def test_layers_are_those_of_the_base(base: LocalLM) -> None:
 
 
 def compile_with(base: LocalLM, training: Training) -> None:
-    from raisf.lm.finetune.training import check_rank
+    from raisf.lm.finetune.training import check_trainable
 
-    check_rank(base, training)
+    check_trainable(base, training)
