@@ -24,7 +24,9 @@ from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
 from raisf.utils.errors import InputError, RaisfError
 
 ASKS = ("question", "program", "max_calls", "max_seconds", "stream")
-PAGE = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
+SHARED = "visible.js"
+"""The script that the viewer's page has, too."""
+PAGE = {SHARED: "text/javascript", "app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 def make_app(service: Service, access: Access, documents: Path | None = None, mcp: Any = None) -> Any:
@@ -84,7 +86,8 @@ class _Routes:
         name = request.path_params.get("name")
         if name is not None and name not in PAGE:
             return error(404, "there is no such file", "not_found")
-        body = files("raisf.serving").joinpath("page", name or "index.html").read_bytes()
+        folder = files("raisf.utils") if name == SHARED else files("raisf.serving").joinpath("page")
+        body = folder.joinpath(name or "index.html").read_bytes()
         return Response(body, media_type=PAGE[name] if name else "text/html")
 
     async def ask(self, request: Request) -> Response:

@@ -47,7 +47,8 @@ def style() -> str:
 
 def script() -> str:
     """The page's script."""
-    return "(() => {\n" + "\n".join(map(_asset, SCRIPTS)).replace('"use strict";\n', "") + "\n})();"
+    shared = files("raisf.utils").joinpath("visible.js").read_text("utf-8")
+    return "\n".join(["(() => {", '"use strict";', shared, *map(_asset, SCRIPTS), "})();"])
 
 
 def policy(*more: str) -> str:

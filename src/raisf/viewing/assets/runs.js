@@ -1,4 +1,3 @@
-"use strict";
 // The table of runs, and who has right what another has wrong.
 
 const ROUTES = ["direct", "passages", "decomposed"];
