@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from raisf.programs.registry import PROGRAMS, about
 from raisf.serving import openai_api
 from raisf.serving.guard import STOPPED, Access, BodyTooLarge, Guard, error, too_large
 from raisf.serving.limits import TooManyQuestions
+from raisf.serving.mcp_tools import make_mcp
 from raisf.serving.service import Service, flag, kind_of
 from raisf.serving.sources import document_of, source_of
 from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
@@ -29,29 +30,20 @@ SHARED = "visible.js"
 PAGE = {SHARED: "text/javascript", "app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
-def make_app(service: Service, access: Access, documents: Path | None = None, mcp: Any = None) -> Any:
+def make_app(service: Service, access: Access, documents: Path | None = None) -> Any:
     """The ASGI application.
 
     Args:
         service: What answers.
         access: Who may ask.
         documents: The folder that the indexed documents lie in, to be opened from the page; None: they are not.
-        mcp: The MCP server of the same service; None: there is none.
     """
     service.discreet = bool(access.keys)  # without keys only this machine asks
-    routes = _Routes(service, access, documents)
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        if mcp is None:
-            yield
-        else:
-            async with mcp.session_manager.run():
-                yield
-
+    mcp = make_mcp(service)
+    routes = [*_Routes(service, documents).all(), _LISTEN, *mcp.streamable_http_app().routes]
     app = Starlette(
-        routes=[*routes.all(), *([_LISTEN, *mcp.streamable_http_app().routes] if mcp else [])],
-        lifespan=lifespan,
+        routes=routes,
+        lifespan=lambda app: mcp.session_manager.run(),
         exception_handlers={
             RaisfError: _refuse,
             HTTPException: _no_such_way,
@@ -64,8 +56,8 @@ def make_app(service: Service, access: Access, documents: Path | None = None, mc
 
 
 class _Routes:
-    def __init__(self, service: Service, access: Access, documents: Path | None) -> None:
-        self._service, self._access, self._documents = service, access, documents
+    def __init__(self, service: Service, documents: Path | None) -> None:
+        self._service, self._documents = service, documents
 
     def all(self) -> list[Route]:
         return [

@@ -149,9 +149,7 @@ class Service:
                 live = served.program.live(question, calls, seconds, reword)
             else:
                 live = live_module(served.program, question, seconds, reword)
-            asked = Question(self, served, question, live)
-            asked.held = place.pop_all()
-            return asked
+            return Question(self, served, question, live, place.pop_all())
 
     @contextmanager
     def place(self, client: str) -> Iterator[None]:
@@ -201,7 +199,7 @@ class Service:
 class Question:
     """A question that was let in: its events once, then its place is free."""
 
-    def __init__(self, service: Service, served: Served, text: str, live: Live) -> None:
+    def __init__(self, service: Service, served: Served, text: str, live: Live, held: ExitStack) -> None:
         self.id = uuid.uuid4().hex
         self.served, self.text = served, text
         self.cost = Cost()
@@ -209,7 +207,7 @@ class Question:
         self.spent = False
         """Whether its limit of calls or seconds ended it."""
         self._service, self._live = service, live
-        self.held: ExitStack | None = None
+        self._held: ExitStack | None = held
         self._started = time.perf_counter()
         self._first: float | None = None
         self._outcome, self._problem, self._answer = "stopped", "", ""
@@ -272,11 +270,11 @@ class Question:
 
     def close(self) -> None:
         """Stop what is left of it, free its place, and write it into the figures and the log; once."""
-        if self.held is None:
+        if self._held is None:
             return
         self._live.stop()
-        self._live.when_ended(self.held.close)  # what still works holds its place, whoever has gone away
-        self.held = None
+        self._live.when_ended(self._held.close)  # what still works holds its place, whoever has gone away
+        self._held = None
         seconds = time.perf_counter() - self._started
         self._service.metrics.question(self.served.name, self._outcome, seconds, self._first, self.cost)
         row: dict[str, Any] = {
