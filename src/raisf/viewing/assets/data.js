@@ -52,7 +52,9 @@ async function treesOf(place) {
   const number = Math.floor(place / data.block);
   if (!blocks.has(number)) {
     if (blocks.size > 8) blocks.delete(blocks.keys().next().value);
-    blocks.set(number, load(`block-${number}`, data.version));
+    const coming = load(`block-${number}`, data.version);
+    coming.catch(() => blocks.delete(number)); // to be asked for again
+    blocks.set(number, coming);
   }
   const block = await blocks.get(number);
   return { trees: block.trees[place % data.block], texts: block.texts };
