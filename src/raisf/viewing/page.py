@@ -74,7 +74,7 @@ def export(view: View, out: Path) -> int:
     Returns:
         Its size in bytes.
     """
-    before, after = shell(view.summary["title"], embedded=True)
+    before, after = shell(view.title, embedded=True)
     with replacing(out) as temporary, temporary.open("w", encoding="utf-8", errors="replace") as file:
         file.write(before)
         file.write(_element("summary", view.summary))
