@@ -62,8 +62,8 @@ function flips(runs) {
 }
 
 function facts(of) {
-  return el("dl", { class: "facts" }, Object.entries(of).map(([name, value]) =>
-    [el("dt", {}, name), el("dd", { dir: "auto" }, typeof value === "object" ? JSON.stringify(value) : value ?? "none")]));
+  const told = (value) => (value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value));
+  return el("dl", { class: "facts" }, Object.entries(of).map(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, told(value))]));
 }
 
 /** The first page. */
