@@ -223,6 +223,7 @@ def test_passages_texts_come_from_the_index_that_was_searched(
     assert View([out]).lacks_texts and not View([out], home / "index").lacks_texts
     report = home / "reports/a"
     (report / "records").mkdir(parents=True)
+    (report / "table1").mkdir()
     for file in (out, meta_path(out)):
         shutil.copy(file, report / "records")
     write_json(report / "results.json", {"facts": {"index": "index"}})
@@ -235,6 +236,11 @@ def test_passages_texts_come_from_the_index_that_was_searched(
     view = View([report, second])
     assert len(view.texts) == 2 and not view.lacks_texts, "each run has those of the index that it searched"
     assert [run["texts"] for run in view.summary["runs"]] == [*view.block(0)["texts"]]
+    write_json(report / "results.json", {"facts": {"index": "reports/../index, index"}})
+    assert View([report]).texts, "each artifact of a comparison names it in its own way"
+    write_json(report / "results.json", {"facts": {"index": "bm25"}})
+    write_json(report / "table1/results.json", {"facts": {"index": "gone, index"}, "experiment": "table1"})
+    assert View([report]).texts, "an experiment whose rows searched others, too"
 
 
 def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, dict[str, str], str]:
