@@ -241,6 +241,10 @@ def test_passages_texts_come_from_the_index_that_was_searched(
     write_json(report / "results.json", {"facts": {"index": "bm25"}})
     write_json(report / "table1/results.json", {"facts": {"index": "gone, index"}, "experiment": "table1"})
     assert View([report]).texts, "an experiment whose rows searched others, too"
+    (report / "table1/results.json").unlink()
+    assert View([report]).lacks_texts
+    shutil.copytree(home / "index", report / "made/index-bm25")
+    assert View([report]).texts, "and one that names none, as of real text, has made its own beside the records"
 
 
 def _get(server: ViewServer, path: str, host: str | None = None) -> tuple[int, dict[str, str], str]:

@@ -48,7 +48,7 @@ class Sources:
         runs: In the order of the report, or of the files' names.
         facts: What the report was made from; of several reports, what is the same in all; empty where there is none.
         pages: Reports' pages.
-        indexes: Where those that the reports name may lie.
+        indexes: Where those that the reports name may lie, and those that experiments have made.
     """
 
     runs: list[Run]
@@ -74,6 +74,7 @@ def find_runs(paths: Sequence[Path]) -> Sources:
         told = [saved["facts"] for _, saved in _reports(place)]
         reports += filter(None, told[:1])
         indexes += [index for facts in told for index in _indexes(place, facts)]
+        indexes += [made for folder in _folders(place) for made in folder.parent.glob("made/index-*")]
         if (page := (place / PAGE).resolve()).is_file() and page not in pages:
             pages.append(page)
     first = reports[0] if reports else {}
