@@ -136,7 +136,6 @@ def _homes() -> dict[str, str]:
     """By name the module that it lives in: the imports above, as they stand."""
     import ast
     import inspect
-    import sys
 
     tree = ast.parse(inspect.getsource(sys.modules[__name__]))
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

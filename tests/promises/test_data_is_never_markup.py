@@ -27,6 +27,7 @@ from raisf.utils.display import DataTable, as_text, console
 from raisf.utils.files import write_jsonl
 from raisf.utils.progress import ProgressBars
 from raisf.utils.text import one_line, plot_label, visible, visible_json
+from tests.raisf.serving.page_script import run_in_node
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("src", "optimize", "programs", "evaluation", "retrieval", "lm", "data", "utils")
@@ -106,19 +107,10 @@ def test_asking_over_hostile_passages_prints_no_control_character(home, capsys, 
         assert "␛[2J" in shown.out
 
 
-SCRIPTS = ("serving/page/app.js", "viewing/assets/data.js")
-
-
 def test_the_pages_show_hidden_characters_as_the_terminal_does():
-    """The browser's tests run the pages' function; here it is one for both, and knows the same characters."""
-    written = [
-        re.search(r"^const HIDDEN = /(.*?)/g;.*?^}\n", (ROOT / "src/raisf" / script).read_text("utf-8"), re.M | re.S)
-        for script in SCRIPTS
-    ]
-    assert written[0] and written[1] and written[0][0] == written[1][0]
-    assert {one for one in map(chr, range(0xD800)) if re.match(written[0][1], one)} == {
-        one for one in map(chr, range(0xD800)) if visible(one) != one
-    }
+    script = (ROOT / "utils/visible.js").read_text("utf-8")
+    work = "const every = Array.from({ length: 0xd800 }, (_, code) => visible(String.fromCharCode(code)));"
+    assert run_in_node(f"{script}{work}console.log(JSON.stringify(every))") == [visible(chr(n)) for n in range(0xD800)]
 
 
 MISTAKES = {

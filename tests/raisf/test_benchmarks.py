@@ -34,11 +34,16 @@ def run(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, st
     return code, shown.out, shown.err
 
 
-def test_from_a_file_to_an_index(hotpot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out = tmp_path / "data"
+def test_from_a_file_to_an_index(
+    hotpot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    out = Path("my data")
     code, shown, _ = run(capsys, "dataset", "hotpotqa", "--from", hotpot, "--n", 5, "--out", out)
     assert code == 0
-    assert "5 of 12 questions" in shown and "10 passages" in shown and "raisf index" in shown
+    shown = " ".join(shown.split())
+    assert "5 of 12 questions" in shown and "10 passages" in shown
+    assert "next: raisf index 'my data/corpus.jsonl' --out 'indexes/my data'" in shown, "can be copied"
     code, shown, _ = run(capsys, "index", out / "corpus.jsonl", "--engine", "bm25", "--out", tmp_path / "i", "--json")
     assert code == 0 and json.loads(shown)["passages"] == 10
 

@@ -32,6 +32,30 @@ def test_a_cost_that_nobody_counted_is_told_as_in_the_terminal(trace: dict[str, 
     assert run_in_node(work, "costLine", script=script()) == told
 
 
+def test_options_that_are_false_or_unset_are_told() -> None:
+    """A run without the judge of knowledge had a blank beside use_know."""
+    work = """
+    class Node {
+      setAttribute() {}
+      append(...more) { this.text = more.map((one) => one.text ?? one).join(" "); }
+    }
+    const document = { createElement: () => new Node() }, visible = String;
+    console.log(JSON.stringify(facts({ use_know: false, evidence: true, k: 5, max_calls: null, a: [1] }).text));"""
+    told = "use_know false evidence true k 5 max_calls none a [1]"
+    assert run_in_node(work, "el", "facts", script=script()) == told
+
+
+def test_trees_that_could_not_be_had_are_asked_for_again() -> None:
+    """The server was started again; its questions stayed "Failed to fetch" until the page was loaded anew."""
+    work = """
+    const blocks = new Map(), data = { block: 50, version: "v" };
+    let asked = 0;
+    const load = async () => { if (!asked++) throw new Error("gone"); return { trees: [["tree"]], texts: {} }; };
+    const told = await treesOf(0).catch((error) => error.message);
+    console.log(JSON.stringify([told, (await treesOf(0)).trees, (await treesOf(0)).trees, asked]));"""
+    assert run_in_node(work, "treesOf", script=script()) == ["gone", ["tree"], ["tree"], 2]
+
+
 def test_filters_and_orders_take_the_questions_that_they_name(records: Any, tmp_path: Path) -> None:
     a = [records.record(number, number % 2 == 0) for number in range(6)]
     b = [records.record(number, number % 2 == 0 or number == 3) for number in range(7)]

@@ -8,7 +8,6 @@ from raisf.commands.command import GO_ON, command, option
 from raisf.commands.options import (
     TeacherChoice,
     asked_on,
-    k_option,
     labels_option,
     lm_options,
     ray_option,
@@ -16,7 +15,7 @@ from raisf.commands.options import (
     threads_option,
 )
 from raisf.commands.result import CommandResult
-from raisf.commands.values import FILE, FOLDER
+from raisf.commands.values import FILE, FOLDER, at_least
 from raisf.experiments.opening import LMChoice, given, open_program
 
 
@@ -39,7 +38,7 @@ from raisf.experiments.opening import LMChoice, given, open_program
 )
 @option("--index", metavar="DIR", required=True, help="a folder made by `raisf index`, or a URL")
 @option("--where", metavar="FILTER", help="search only the passages that satisfy it")
-@k_option
+@option("--k", type=at_least(1), metavar="N", help="passages per retrieval; default: 5")
 @option(
     "--relevance",
     type=click.Choice(("pointwise", "listwise")),

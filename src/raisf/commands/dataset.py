@@ -1,5 +1,6 @@
 """`raisf dataset`: a public data set as files for the other commands."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def dataset_command(
         facts["corpus"] = f"{made['corpus']['passages']} passages"
         if bare := made["corpus"]["without_paragraphs"]:
             facts["corpus"] += f"; {bare} question{'s bring' if bare > 1 else ' brings'} no paragraphs"
-        following = f"raisf index {out / 'corpus.jsonl'} --out indexes/{out.name}"
+        following = shlex.join(["raisf", "index", str(out / "corpus.jsonl"), "--out", f"indexes/{out.name}"])
     else:
         facts["corpus"] = "none comes with it; the papers search Wikipedia in DPR's passages, psgs_w100.tsv"
         following = "raisf index psgs_w100.tsv --out indexes/wiki"

@@ -34,7 +34,6 @@ ray_option = option(
 )
 seed_option = option("--seed", type=int, default=0, metavar="N", help="seed of every random choice; default: 0")
 limit_option = option("--limit", type=at_least(1), metavar="N", help="only the first N questions")
-k_option = option("--k", type=at_least(1), metavar="N", help="passages per retrieval; default: 5")
 
 
 def as_one(name: str, kind: type, *options: Decorator) -> Decorator:

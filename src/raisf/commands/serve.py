@@ -70,7 +70,6 @@ def serve_command(
         from raisf.serving.app import make_app
         from raisf.serving.guard import Access
         from raisf.serving.indexes import IndexesWatched
-        from raisf.serving.mcp_tools import make_mcp
         from raisf.serving.server import AppServer
 
     if documents is not None and not documents.is_dir():
@@ -78,7 +77,7 @@ def serve_command(
     start = time.perf_counter()
     access = Access.of(host, api_key_file, hosts)
     service = open_service(targets, choice, lm, limits, conversation)
-    app = make_app(service, access, documents, make_mcp(service))
+    app = make_app(service, access, documents)
     with AppServer(app, host, port, proxied=bool(hosts)) as server, IndexesWatched(service):
         load_models(service)
         names = ", ".join(service.served)

@@ -73,7 +73,7 @@ REPLIES = 5_000
 def open_service(
     targets: Sequence[str], choice: ProgramChoice, lm: LMChoice, limits: LimitChoice, rewriting: Path | None = None
 ) -> "Service":
-    """The programs that targets and options name, ready to be asked.
+    """The programs that targets and options name, ready to be asked; what they log goes to standard error from now on.
 
     Args:
         targets: Indexes and artifacts, some as NAME=FOLDER.

@@ -33,7 +33,7 @@ EXPORTED = "view.html"
     "--index",
     type=FILE,
     metavar="DIR",
-    help="the index that was searched: records leave out the passages' texts; default: the one that the report names",
+    help="the index that was searched: records leave out the passages' texts; default: those that the report names",
 )
 @option(
     "--export",
@@ -66,7 +66,7 @@ def view_command(
         view = View(paths, index)
         if view.lacks_texts:
             logger.warning(
-                "passages of some runs have no text: no report names their index, or it is not here; give --index DIR"
+                "passages of some runs have no text: the index that they searched is not here; give --index DIR"
             )
         size = write(view, out)
         shown = {"runs": len(view.summary["runs"]), "questions": len(view.summary["questions"])}

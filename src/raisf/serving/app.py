@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,38 +18,32 @@ from raisf.programs.registry import PROGRAMS, about
 from raisf.serving import openai_api
 from raisf.serving.guard import STOPPED, Access, BodyTooLarge, Guard, error, too_large
 from raisf.serving.limits import TooManyQuestions
+from raisf.serving.mcp_tools import make_mcp
 from raisf.serving.service import Service, flag, kind_of
 from raisf.serving.sources import document_of, source_of
 from raisf.serving.streaming import EventStream, Gone, sse, unless_gone
 from raisf.utils.errors import InputError, RaisfError
 
 ASKS = ("question", "program", "max_calls", "max_seconds", "stream")
-PAGE = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
+SHARED = "visible.js"
+"""The script that the viewer's page has, too."""
+PAGE = {SHARED: "text/javascript", "app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
-def make_app(service: Service, access: Access, documents: Path | None = None, mcp: Any = None) -> Any:
+def make_app(service: Service, access: Access, documents: Path | None = None) -> Any:
     """The ASGI application.
 
     Args:
         service: What answers.
         access: Who may ask.
         documents: The folder that the indexed documents lie in, to be opened from the page; None: they are not.
-        mcp: The MCP server of the same service; None: there is none.
     """
     service.discreet = bool(access.keys)  # without keys only this machine asks
-    routes = _Routes(service, access, documents)
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        if mcp is None:
-            yield
-        else:
-            async with mcp.session_manager.run():
-                yield
-
+    mcp = make_mcp(service)
+    routes = [*_Routes(service, documents).all(), _LISTEN, *mcp.streamable_http_app().routes]
     app = Starlette(
-        routes=[*routes.all(), *([_LISTEN, *mcp.streamable_http_app().routes] if mcp else [])],
-        lifespan=lifespan,
+        routes=routes,
+        lifespan=lambda app: mcp.session_manager.run(),
         exception_handlers={
             RaisfError: _refuse,
             HTTPException: _no_such_way,
@@ -62,8 +56,8 @@ def make_app(service: Service, access: Access, documents: Path | None = None, mc
 
 
 class _Routes:
-    def __init__(self, service: Service, access: Access, documents: Path | None) -> None:
-        self._service, self._access, self._documents = service, access, documents
+    def __init__(self, service: Service, documents: Path | None) -> None:
+        self._service, self._documents = service, documents
 
     def all(self) -> list[Route]:
         return [
@@ -84,7 +78,8 @@ class _Routes:
         name = request.path_params.get("name")
         if name is not None and name not in PAGE:
             return error(404, "there is no such file", "not_found")
-        body = files("raisf.serving").joinpath("page", name or "index.html").read_bytes()
+        folder = files("raisf.utils") if name == SHARED else files("raisf.serving").joinpath("page")
+        body = folder.joinpath(name or "index.html").read_bytes()
         return Response(body, media_type=PAGE[name] if name else "text/html")
 
     async def ask(self, request: Request) -> Response:

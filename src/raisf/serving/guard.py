@@ -18,8 +18,8 @@ from raisf.retrieval.serving.listening import from_another_site, is_loopback
 from raisf.utils.errors import InputError
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-OPEN = ("/", "/healthz", "/page/")
-"""What needs no key: the page itself, which asks for one, and what a supervisor looks at."""
+OPEN = ("/", "/healthz")
+"""What needs no key, beside the page's files: the page, which asks for one, and what a supervisor looks at."""
 SHORTEST_KEY = 16
 STOPPED = "the server was told to stop, and the answer took too long: ask again"
 MOST_UNREAD = 64 << 20

@@ -27,7 +27,8 @@ from raisf.programs.events import AnswerEvent, DoneEvent, QuestionEvent
 from raisf.programs.program import check_question
 from raisf.retrieval.adapting import as_retriever
 from raisf.serving.jsonrpc import Checked, refusal_of
-from raisf.serving.service import Service, cited_passages
+from raisf.serving.service import Service
+from raisf.serving.sources import cited_passages
 from raisf.utils.errors import InputError, RaisfError
 
 

@@ -18,8 +18,8 @@ from raisf.programs.conversation import Turn
 from raisf.programs.events import DoneEvent, QuestionEvent
 from raisf.programs.trace import Cost
 from raisf.retrieval.passage import cited_as
-from raisf.serving.service import Question, Service, cited_passages, flag, kind_of
-from raisf.serving.sources import sum_of
+from raisf.serving.service import Question, Service, flag, kind_of
+from raisf.serving.sources import cited_passages, sum_of
 from raisf.serving.streaming import sse
 from raisf.utils.errors import InputError, RaisfError
 

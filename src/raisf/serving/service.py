@@ -17,8 +17,7 @@ from raisf.programs.conversation import Conversation, Turn
 from raisf.programs.events import AnswerEvent, CostEvent, DoneEvent, Event
 from raisf.programs.live import Cancelled, Live, astream, live_module
 from raisf.programs.program import Program, check_question
-from raisf.programs.questions import UNKNOWN, normal
-from raisf.programs.trace import Cost, JudgedPassage, Node
+from raisf.programs.trace import Cost
 from raisf.serving.limits import Admission, Limits, TooManyQuestions
 from raisf.serving.metrics import Metrics
 from raisf.utils.errors import InputError, LMError, RaisfError, SearchError, chain_of
@@ -149,9 +148,7 @@ class Service:
                 live = served.program.live(question, calls, seconds, reword)
             else:
                 live = live_module(served.program, question, seconds, reword)
-            asked = Question(self, served, question, live)
-            asked.held = place.pop_all()
-            return asked
+            return Question(self, served, question, live, place.pop_all())
 
     @contextmanager
     def place(self, client: str) -> Iterator[None]:
@@ -201,7 +198,7 @@ class Service:
 class Question:
     """A question that was let in: its events once, then its place is free."""
 
-    def __init__(self, service: Service, served: Served, text: str, live: Live) -> None:
+    def __init__(self, service: Service, served: Served, text: str, live: Live, held: ExitStack) -> None:
         self.id = uuid.uuid4().hex
         self.served, self.text = served, text
         self.cost = Cost()
@@ -209,7 +206,7 @@ class Question:
         self.spent = False
         """Whether its limit of calls or seconds ended it."""
         self._service, self._live = service, live
-        self.held: ExitStack | None = None
+        self._held: ExitStack | None = held
         self._started = time.perf_counter()
         self._first: float | None = None
         self._outcome, self._problem, self._answer = "stopped", "", ""
@@ -230,16 +227,7 @@ class Question:
         try:
             async with aclosing(astream(self._live)) as events:  # type: ignore[type-var]
                 async for event in events:
-                    self._first = self._first or time.perf_counter() - self._started
-                    if isinstance(event, DoneEvent):
-                        self._outcome, self._answer = "answered", event.answer
-                        # A module of anyone's may hand on the trace of ours and ask besides.
-                        if event.trace and event.trace.cost.lm_calls >= self.cost.lm_calls:
-                            self.cost = event.trace.cost
-                    elif isinstance(event, CostEvent):
-                        self.cost = event.cost
-                    elif isinstance(event, AnswerEvent) and event.node == "0":
-                        self.spent = event.route == "budget"
+                    self._take(event)
                     yield event
         except Cancelled:
             raise
@@ -252,15 +240,30 @@ class Question:
             raise self._service.told(error) from error.__cause__
         except Exception as error:
             self._outcome, self._problem = "failed", "failed"
-            chain = chain_of(error)
-            said = next((one for one in chain if isinstance(one, DSPyError)), None)
-            if said is not None and not self._service.log_questions:  # it says what the LM, or its endpoint, said
-                names = ", from ".join(dict.fromkeys(type(one).__name__ for one in chain))
-                status = f", HTTP status {said.status}" if said.status else ""
-                logger.error("question %s failed: %s%s", self.id, names, status)
-            else:
-                logger.exception("question %s failed", self.id)
+            self._log_failure(error)
             raise RaisfError("the program failed: the server's log says why") from error
+
+    def _take(self, event: Event) -> None:
+        """What an event says of the whole: whether it is answered, at what cost, and whether its limits ended it."""
+        self._first = self._first or time.perf_counter() - self._started
+        if isinstance(event, DoneEvent):
+            self._outcome, self._answer = "answered", event.answer
+            # A module of anyone's may hand on the trace of ours and ask besides.
+            if event.trace and event.trace.cost.lm_calls >= self.cost.lm_calls:
+                self.cost = event.trace.cost
+        elif isinstance(event, CostEvent):
+            self.cost = event.cost
+        elif isinstance(event, AnswerEvent) and event.node == "0":
+            self.spent = event.route == "budget"
+
+    def _log_failure(self, error: Exception) -> None:
+        chain = chain_of(error)
+        said = next((one for one in chain if isinstance(one, DSPyError)), None)
+        if said is not None and not self._service.log_questions:  # it says what the LM, or its endpoint, said
+            names = ", from ".join(dict.fromkeys(type(one).__name__ for one in chain))
+            logger.error("question %s failed: %s%s", self.id, names, f", HTTP status {said.status}" * bool(said.status))
+        else:
+            logger.exception("question %s failed", self.id)
 
     async def outcome(self) -> DoneEvent:
         """The last event alone."""
@@ -272,11 +275,11 @@ class Question:
 
     def close(self) -> None:
         """Stop what is left of it, free its place, and write it into the figures and the log; once."""
-        if self.held is None:
+        if self._held is None:
             return
         self._live.stop()
-        self._live.when_ended(self.held.close)  # what still works holds its place, whoever has gone away
-        self.held = None
+        self._live.when_ended(self._held.close)  # what still works holds its place, whoever has gone away
+        self._held = None
         seconds = time.perf_counter() - self._started
         self._service.metrics.question(self.served.name, self._outcome, seconds, self._first, self.cost)
         row: dict[str, Any] = {
@@ -293,38 +296,6 @@ class Question:
         if self._service.log_questions:
             row |= {"question": self.text, "answer": self._answer}
         logger.info(json.dumps(row, ensure_ascii=True))
-
-
-def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
-    """The passages that the answer was made from, each once: the relevant ones, all where a reader's were not judged.
-
-    Where each was read alone, it is the one whose answer was taken, whatever was judged of it.
-
-    A composed answer is made from what its parts were, and from the relevant passages that stood beside them. Nothing
-    was read for what is "unknown" or comes from memory, whatever was tried below it.
-    """
-    found: dict[str, JudgedPassage] = {}
-    every = list(done.trace.root.walk()) if done.trace else []
-    seen: set[int] = set()
-
-    def visit(node: Node) -> None:
-        if node.route == "duplicate":
-            same = (one for one in every if one.answer == node.answer and normal(one.question) == normal(node.question))
-            node = next(same)
-        if node.answer == UNKNOWN or id(node) in seen:
-            return
-        seen.add(id(node))
-        composed, taken = node.route == "decomposed", node.from_passage
-        relevant = node.passages[taken - 1 : taken] if taken else [one for one in node.passages if one.relevant]
-        if composed or node.route in ("passages", "acted"):
-            for passage in relevant if composed else relevant or node.passages:
-                found.setdefault(passage.pid, passage)
-        for sub in node.sub_questions if composed else ():
-            visit(sub)
-
-    for root in every[:1]:
-        visit(root)
-    return list(found.values())
 
 
 def flag(name: str, given: Any) -> bool | None:

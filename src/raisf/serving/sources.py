@@ -1,4 +1,4 @@
-"""Where a passage comes from: its neighbours in its document, and the document itself."""
+"""Which passages an answer was made from, and where they come from: what stands around them, and their documents."""
 
 import re
 import zlib
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raisf.programs.events import DoneEvent
+from raisf.programs.questions import UNKNOWN, normal
+from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.corpus.lines import marked_encoding
 from raisf.retrieval.corpus.web_encoding import declared_charset
 from raisf.retrieval.passage import PLACES, Passage, row_of
@@ -35,6 +38,38 @@ class Document:
     path: Path
     media_type: str
     attachment: bool = False
+
+
+def cited_passages(done: DoneEvent) -> list[JudgedPassage]:
+    """The passages that the answer was made from, each once: the relevant ones, all where a reader's were not judged.
+
+    Where each was read alone, it is the one whose answer was taken, whatever was judged of it.
+
+    A composed answer is made from what its parts were, and from the relevant passages that stood beside them. Nothing
+    was read for what is "unknown" or comes from memory, whatever was tried below it.
+    """
+    found: dict[str, JudgedPassage] = {}
+    every = list(done.trace.root.walk()) if done.trace else []
+    seen: set[int] = set()
+
+    def visit(node: Node) -> None:
+        if node.route == "duplicate":
+            same = (one for one in every if one.answer == node.answer and normal(one.question) == normal(node.question))
+            node = next(same)
+        if node.answer == UNKNOWN or id(node) in seen:
+            return
+        seen.add(id(node))
+        composed, taken = node.route == "decomposed", node.from_passage
+        relevant = node.passages[taken - 1 : taken] if taken else [one for one in node.passages if one.relevant]
+        if composed or node.route in ("passages", "acted"):
+            for passage in relevant if composed else relevant or node.passages:
+                found.setdefault(passage.pid, passage)
+        for sub in node.sub_questions if composed else ():
+            visit(sub)
+
+    for root in every[:1]:
+        visit(root)
+    return list(found.values())
 
 
 def source_of(retriever: Any, pid: str, text_sum: str | None = None) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def style() -> str:
 
 def script() -> str:
     """The page's script."""
-    return "(() => {\n" + "\n".join(map(_asset, SCRIPTS)).replace('"use strict";\n', "") + "\n})();"
+    shared = files("raisf.utils").joinpath("visible.js").read_text("utf-8")
+    return "\n".join(["(() => {", '"use strict";', shared, *map(_asset, SCRIPTS), "})();"])
 
 
 def policy(*more: str) -> str:
@@ -73,7 +74,7 @@ def export(view: View, out: Path) -> int:
     Returns:
         Its size in bytes.
     """
-    before, after = shell(view.summary["title"], embedded=True)
+    before, after = shell(view.title, embedded=True)
     with replacing(out) as temporary, temporary.open("w", encoding="utf-8", errors="replace") as file:
         file.write(before)
         file.write(_element("summary", view.summary))

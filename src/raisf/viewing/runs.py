@@ -48,7 +48,7 @@ class Sources:
         runs: In the order of the report, or of the files' names.
         facts: What the report was made from; of several reports, what is the same in all; empty where there is none.
         pages: Reports' pages.
-        indexes: Where those that the reports name may lie.
+        indexes: Where those that the reports name may lie, and those that experiments have made.
     """
 
     runs: list[Run]
@@ -71,9 +71,10 @@ def find_runs(paths: Sequence[Path]) -> Sources:
         place = path.parent if path.name in (RESULTS, PAGE) else path
         for run in _runs_at(place):
             runs.setdefault(run.path.resolve(), run)
-        if found := _facts(place):
-            reports.append(found)
-            indexes += _indexes(place, found)
+        told = [saved["facts"] for _, saved in _reports(place)]
+        reports += filter(None, told[:1])
+        indexes += [index for facts in told for index in _indexes(place, facts)]
+        indexes += [made for folder in _folders(place) for made in folder.parent.glob("made/index-*")]
         if (page := (place / PAGE).resolve()).is_file() and page not in pages:
             pages.append(page)
     first = reports[0] if reports else {}
@@ -127,11 +128,6 @@ def _named(place: Path) -> dict[Path, dict[str, str]]:
     return named
 
 
-def _facts(place: Path) -> dict[str, Any]:
-    """What the first of the reports in a folder was made from."""
-    return next((saved["facts"] for _, saved in _reports(place)), {})
-
-
 def _reports(place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The folders of the report and of the experiments that a folder holds, with what their results.json say."""
     for results in [place / RESULTS, *sorted(place.glob(f"*/{RESULTS}"))]:
@@ -140,9 +136,10 @@ def _reports(place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _indexes(place: Path, facts: dict[str, Any]) -> list[Path]:
-    """Where the index may lie that a report names: from here, or from a folder above the report, where it was made."""
-    name = facts.get("index")
-    return [base / name for base in (Path(), *place.resolve().parents)] if isinstance(name, str) else []
+    """Where the indexes may lie that a report names: from here, or a folder above the report, where it was made."""
+    told = facts.get("index")
+    names = [told, *told.split(", ")] if isinstance(told, str) else []
+    return [base / name for name in names for base in (Path(), *place.resolve().parents)]
 
 
 def _program(records: Path) -> dict[str, Any]:

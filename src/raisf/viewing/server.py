@@ -81,13 +81,11 @@ class ViewServer(HttpServer):
         return await _json(lambda: view.summary)
 
     async def _block(self, request: Request) -> Response:
-        view, named = self._view, request.path_params["number"]
-        number = int(named) if named.isascii() and named.isdecimal() and len(named) < 10 else None
-        if number is None:
-            return PlainTextResponse("no such questions", 404, _HEADERS)
+        view = self._view
         if request.query_params.get("version") != view.version:
             return PlainTextResponse("the records have changed: load the page again", 410, _HEADERS)
-        if number >= view.blocks:
+        number = {str(one): one for one in range(view.blocks)}.get(request.path_params["number"])
+        if number is None:
             return PlainTextResponse("no such questions", 404, _HEADERS)
         return await _json(lambda: view.block(number))
 

@@ -177,8 +177,8 @@ def _texts(index: Path | None, sources: Sources, pids: set[str]) -> dict[str, Te
             manifest = read_manifest(named)
             if not any(_searched(run, manifest.corpus_sha256) for run in sources.runs):
                 raise InputError(f"{named} is not the index that these runs searched: give that one, or none")
-            found = texts.setdefault(manifest.corpus_sha256, {})
-            for segment in manifest.segments:
-                passages = (one for one in read_segment(named, segment) if one.pid in pids)
-                found |= {one.pid: (one.title, one.text) for one in passages}
+            if manifest.corpus_sha256 in texts:
+                continue
+            passages = (one for segment in manifest.segments for one in read_segment(named, segment) if one.pid in pids)
+            texts[manifest.corpus_sha256] = {one.pid: (one.title, one.text) for one in passages}
     return texts

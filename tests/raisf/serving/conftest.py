@@ -19,7 +19,6 @@ from raisf.retrieval.passage import Passage
 from raisf.serving.app import make_app
 from raisf.serving.guard import Access
 from raisf.serving.limits import Limits
-from raisf.serving.mcp_tools import make_mcp
 from raisf.serving.server import AppServer
 from raisf.serving.service import Served, Service
 from raisf.utils.errors import LMError
@@ -114,8 +113,7 @@ def make_service(rivers: Any, script: Script, limits: Limits | None = None, **op
 @contextmanager
 def serving(service: Service, access: Access | None = None, **options: Any) -> Iterator[AppServer]:
     """The service on a free port."""
-    app = make_app(service, access or Access(), mcp=make_mcp(service), **options)
-    with AppServer(app) as server:
+    with AppServer(make_app(service, access or Access(), **options)) as server:
         thread = threading.Thread(target=server.serve)
         thread.start()
         try:

@@ -192,7 +192,7 @@ def test_the_page_runs_its_own_files_only(server: Any) -> None:
     assert status == 200 and "default-src 'none'" in policy and "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff" and "frame-ancestors 'none'" in policy
     assert "http://" not in text and "https://" not in text and "style=" not in text and "onclick" not in text
-    script = get(server, "/page/app.js")[2]
+    script = get(server, "/page/visible.js")[2] + get(server, "/page/app.js")[2]
     assert not any(way in script for way in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://"))
     assert get(server, "/page/../app.py")[0] == get(server, "/page/index.html")[0] == get(server, "/nothing")[0] == 404
 

@@ -10,7 +10,7 @@ from raisf.programs.events import DoneEvent
 from raisf.programs.ra_isf import RAISF
 from raisf.programs.trace import Cost, JudgedPassage, Judgement, Node, Route, Trace
 from raisf.retrieval.passage import Passage
-from raisf.serving.service import cited_passages
+from raisf.serving.sources import cited_passages
 from tests.raisf.serving.page_script import run_in_node
 from tests.scripted import ScriptedLM
 

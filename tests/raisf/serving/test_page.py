@@ -1,7 +1,6 @@
 """The page in a real Chromium: ask, watch, stop, fail, reload, and text that would like to be a page."""
 
 import hashlib
-from importlib.resources import files
 from typing import Any
 
 import dspy
@@ -9,7 +8,6 @@ import pytest
 
 from raisf.serving.guard import Access
 from raisf.serving.service import Served
-from raisf.utils.text import visible
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
@@ -225,13 +223,6 @@ def test_hostile_text_is_only_text(page: Any, ask_about: Any) -> None:
     assert page.is_visible("text=stands in none of the passages read") and "confidence 0.00" in page.inner_text(".cost")
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img, main a[href^=javascript]").count() == 0
-
-
-def test_hidden_characters_are_shown_as_the_terminal_shows_them(page: Any) -> None:
-    script = files("raisf.serving").joinpath("page/app.js").read_text("utf-8")
-    function = script[script.index("const HIDDEN") : script.index("const shown")]
-    every = [chr(code) for code in range(0x2100)]
-    assert page.evaluate(f"(every) => {{ {function} return every.map(visible); }}", every) == [*map(visible, every)]
 
 
 def test_twenty_thousand_characters(page: Any) -> None:

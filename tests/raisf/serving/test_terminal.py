@@ -210,7 +210,7 @@ def test_what_the_command_line_says_of_clients_holds_for_them(
     folder, compiled = tmp_path, tmp_path / "conversation.json"
     words = [*limits.split(), "--documents", str(folder), "--conversation", str(compiled)] if told else []
     assert cli.main(["serve", str(rivers.path), "--program", "rag", "--port", "0", *words]) == 0
-    ((opened, access, documents, _),), (server,) = made, servers
+    ((opened, access, documents),), (server,) = made, servers
     assert opened.limits == (Limits(3, 7, 9.0, 5) if told else Limits())
     assert opened.log_questions == told and documents == (folder if told else None)
     assert read == ([compiled] if told else [])

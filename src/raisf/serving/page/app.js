@@ -6,17 +6,6 @@ const CONFIDENCE = "The probability that the judges gave to the way the answer c
 const UNGROUNDED = "The answer stands in none of the passages read.";
 const KEY = "raisf.key", ASCII = /^[ -~]*$/;
 const PAST = "raisf.past", MOST_PAST = 50, LARGEST = 300_000, LONG = 400;
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
-
-/** Text with its control and direction characters made visible, as `visible` of raisf.utils.text does. */
-function visible(text) {
-  return String(text).replace(HIDDEN, (one) => {
-    const code = one.charCodeAt(0);
-    if (code < 0x20) return String.fromCharCode(0x2400 + code);
-    if (code === 0x7f) return "␡";
-    return code < 0xa0 ? `\\x${code.toString(16)}` : `\\u${code.toString(16).padStart(4, "0")}`;
-  });
-}
 const shown = (text) => visible(text ?? "");
 
 function make(tag, options = {}, ...children) {
@@ -30,7 +19,7 @@ function make(tag, options = {}, ...children) {
 }
 const data = (text, name = "") => make("bdi", { class: name, text, dir: "auto" });
 const share = (p) => (p == null ? null : make("span", { class: "p", text: `p ${p.toFixed(2)}` }));
-const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
+const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
 // Draws anew what may hold the focus, which goes on to what has the same key by then: who reads by keyboard stays there.
 function redraw(holder, draw) {
@@ -204,7 +193,7 @@ function mark(place, text, start, end) {
   place.closest("details").open = true;
 }
 
-// The passages that the answer was made from, as `cited_passages` of raisf.serving.service finds them.
+// The passages that the answer was made from, as `cited_passages` of raisf.serving.sources finds them.
 function citedIn(root) {
   const found = new Map(), seen = new Set();
   const every = (node) => [node, ...node.sub_questions.flatMap(every)];
@@ -248,7 +237,8 @@ class RunView {
       make("span", { class: `verdict ${kind}` }, make("span", { "aria-hidden": "true", text: said }), make("span", { class: "unseen", text: spoken })),
       share(probability), data(title, "title"), make("span", { class: "start", text: passage.text.slice(0, 120), "aria-hidden": "true" }));
     const open = make("button", { type: "button", text: passage.citation ? `Source: ${passage.citation}` : "Source", on: () => openSource(this.program, passage) });
-    return make("details", { class: "passage", "data-verdict": judgement?.verdict, "data-key": `${place} ${passage.pid}` }, head, make("div", { class: "whole" }, make("p", { class: "words", dir: "auto", text: passage.text }), open));
+    const whole = make("div", { class: "whole" }, make("p", { class: "words", dir: "auto", text: passage.text }), open);
+    return make("details", { class: "passage", "data-verdict": judgement?.verdict, "data-key": `${place} ${passage.pid}` }, head, whole);
   }
   node(place) {
     if (!this.nodes[place]) {
@@ -300,14 +290,23 @@ class RunView {
       make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one) })));
   }
   drawCost() {
+    const shown = [make("span", { class: "program", text: this.program })];
+    if (this.reason) shown.push(data(this.reason));
+    if (this.confidence != null) {
+      const text = `confidence ${this.confidence.toFixed(2)}`;
+      shown.push(make("span", { class: this.confidence < 0.5 ? "unread" : null, text, title: CONFIDENCE }));
+    }
+    this.figures.replaceChildren(...shown, ...this.spent().map((text) => make("span", { text })));
+  }
+  spent() {
+    if (!this.cost && this.reopened) return [];
     const cost = this.cost ?? { lm_calls: 0, prompt_tokens: 0, completion_tokens: 0, retrievals: 0 };
-    const seconds = this.state && this.cost ? cost.seconds : this.elapsed();
+    const uncounted = cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : "";
+    const told = [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + uncounted];
     const untold = this.state === "answered" && !this.trace && !cost.retrievals; // a module of one's own, whose searches nobody counts
-    const parts = !this.cost && this.reopened ? [] : [plural(cost.lm_calls, "LM call"), plural(cost.prompt_tokens + cost.completion_tokens, "token") + (cost.unmetered_calls ? ` (${plural(cost.unmetered_calls, "call")} cached or uncounted)` : ""),
-      ...(untold ? [] : [plural(cost.retrievals, "search").replace("searchs", "searches")]), `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
-    const sure = this.confidence == null ? null : `confidence ${this.confidence.toFixed(2)}`;
-    this.figures.replaceChildren(make("span", { class: "program", text: this.program }), this.reason ? data(this.reason) : "",
-      sure ? make("span", { class: this.confidence < 0.5 ? "unread" : null, text: sure, title: CONFIDENCE }) : "", ...parts.map((text) => make("span", { text })));
+    if (!untold) told.push(plural(cost.retrievals, "search", "searches"));
+    const seconds = this.state && this.cost ? cost.seconds : this.elapsed();
+    return [...told, `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`];
   }
   elapsed() { return (performance.now() - this.started) / 1000; }
   fail(message, state = "failed", again = "Ask again") {

@@ -1,17 +1,4 @@
-"use strict";
 // Elements are made of text nodes only: nothing in a record is ever read as markup.
-
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
-
-/** Text with its control and direction characters made visible, as `visible` of raisf.utils.text does. */
-function visible(text) {
-  return String(text).replace(HIDDEN, (one) => {
-    const code = one.charCodeAt(0);
-    if (code < 0x20) return String.fromCharCode(0x2400 + code);
-    if (code === 0x7f) return "␡";
-    return code < 0xa0 ? `\\x${code.toString(16)}` : `\\u${code.toString(16).padStart(4, "0")}`;
-  });
-}
 
 /** An element: attributes by name, `class` and listeners (`onclick`) among them; null and false are left out. */
 function el(tag, attributes, ...children) {
@@ -65,7 +52,9 @@ async function treesOf(place) {
   const number = Math.floor(place / data.block);
   if (!blocks.has(number)) {
     if (blocks.size > 8) blocks.delete(blocks.keys().next().value);
-    blocks.set(number, load(`block-${number}`, data.version));
+    const coming = load(`block-${number}`, data.version);
+    coming.catch(() => blocks.delete(number)); // to be asked for again
+    blocks.set(number, coming);
   }
   const block = await blocks.get(number);
   return { trees: block.trees[place % data.block], texts: block.texts };

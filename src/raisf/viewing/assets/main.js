@@ -1,4 +1,3 @@
-"use strict";
 // From the address to a page, and the keys.
 
 const VIEWS = { questions: questionsView, question: questionView };

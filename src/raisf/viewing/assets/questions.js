@@ -1,4 +1,3 @@
-"use strict";
 // The table of questions: filters, pages of rows.
 
 const PAGE = 100;

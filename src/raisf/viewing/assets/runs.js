@@ -1,4 +1,3 @@
-"use strict";
 // The table of runs, and who has right what another has wrong.
 
 const ROUTES = ["direct", "passages", "decomposed"];
@@ -63,8 +62,8 @@ function flips(runs) {
 }
 
 function facts(of) {
-  return el("dl", { class: "facts" }, Object.entries(of).map(([name, value]) =>
-    [el("dt", {}, name), el("dd", { dir: "auto" }, typeof value === "object" ? JSON.stringify(value) : value ?? "none")]));
+  const told = (value) => (value === null ? "none" : typeof value === "object" ? JSON.stringify(value) : String(value));
+  return el("dl", { class: "facts" }, Object.entries(of).map(([name, value]) => [el("dt", {}, name), el("dd", { dir: "auto" }, told(value))]));
 }
 
 /** The first page. */

@@ -1,4 +1,3 @@
-"use strict";
 // One question: gold, and the trees of one or two runs beside it.
 
 const probability = (one) => (one && typeof one.probability === "number" ? ` p=${one.probability.toFixed(2)}` : "");
