@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from raisf.lm.local.soundness import VOCABULARIES
 from raisf.retrieval.encoders.checkpoint import MINILM, find_checkpoint
 from raisf.retrieval.encoders.delta import DELTA, DELTA_FILES, FACTS, FORMAT, PROVENANCE, SETTINGS, tensors
 from raisf.utils.errors import InputError
@@ -33,7 +34,7 @@ def write_delta(
     trained, old = find_checkpoint(checkpoint), find_checkpoint(base)
     ours, theirs = tensors(trained.path), tensors(old.path)
     alike = all(name in theirs and tensor.shape == theirs[name].shape for name, tensor in ours.items())
-    if not alike or _files(trained.path) != _files(old.path):
+    if not (alike and _have_one_tokenizer(trained.path, old.path) and _shape(trained.path) == _shape(old.path)):
         raise InputError(
             f"{checkpoint} has other tensors, or another tokenizer, than {base}: name the base it grew from"
         )
@@ -61,7 +62,16 @@ def write_delta(
     return {**facts, "tensors": len(changed), "bytes": (Path(out) / DELTA).stat().st_size, "error": error}
 
 
-def _files(folder: Path) -> list[str]:
-    """The hashes of a checkpoint's words and architecture."""
-    config = {key: value for key, value in read_json(folder / "config.json").items() if not key.startswith("_")}
-    return [sha256_file(folder / "tokenizer.json"), str(sorted(config.items(), key=lambda item: item[0]))]
+def _have_one_tokenizer(trained: Path, base: Path) -> bool:
+    """Whether the words of two checkpoints are the same; one may have them in fewer kinds of files."""
+    ours, theirs = (
+        {file.name: sha256_file(file) for kind in VOCABULARIES for file in folder.glob(kind)}
+        for folder in (trained, base)
+    )
+    both = ours.keys() & theirs.keys()
+    return bool(both) and all(ours[name] == theirs[name] for name in both)
+
+
+def _shape(folder: Path) -> dict[str, Any]:
+    """What a checkpoint's config.json says of its architecture."""
+    return {key: value for key, value in read_json(folder / "config.json").items() if not key.startswith("_")}
