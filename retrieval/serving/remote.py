@@ -28,6 +28,9 @@ SECONDS = 60
 LARGEST_ANSWER = 1 << 30
 """Bytes of an answer: `MOST_QUERIES` with 1,000 passages of 8 kB each."""
 
+_UNREADABLE = (OSError, http.client.HTTPException, ValueError, RecursionError)
+"""What is raised where nobody answers, or not in JSON."""
+
 
 class RemoteIndex:
     """Searches an index that `raisf serve-index` serves: `MOST_QUERIES` go in one request.
@@ -179,11 +182,11 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
             return json.loads(_read(response))
     except urllib.error.HTTPError as error:
         try:
-            message = json.loads(error.read())["message"]
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            message = str(json.loads(_read(error))["message"])
+        except (*_UNREADABLE, KeyError, TypeError):
             message = f"the index server {url} answers: {error}"
         kind = InputError if error.code in (400, 413) else SearchError
         raise kind(message) from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except _UNREADABLE as error:
         reason = getattr(error, "reason", error)
         raise SearchError(f"the index server {url} does not answer ({reason!s:.200})") from error

@@ -146,6 +146,8 @@ def test_sixteen_clients_search_on_while_the_index_is_replaced(
         b"HTTP/1.0 500 Oh\r\nContent-Length: 100\r\n\r\n{",
         b'HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n{"topk": 1}',
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 50_000,
+        b"HTTP/1.0 400 Oh\r\n\r\n" + b"[" * 50_000,
         b"",
     ],
 )
