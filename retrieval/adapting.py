@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -90,7 +89,7 @@ class Adapted:
     """
 
     def __init__(self, given: Any, name: str | None = None):
-        self.path: Path | None = None
+        self.path = None
         self.name = name or _name_of(given)
         self.given = None if name else given
         self.learnt_from = learnt_by(given)

@@ -98,13 +98,12 @@ def cited_as(passage: Any) -> str:
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Anything that finds passages. Calls from several threads at once are safe.
+    """Anything that finds passages. Calls from several threads at once are safe."""
 
-    Attributes:
-        path: The index folder; None for one that is not a folder here.
-    """
-
-    path: Path | None
+    @property
+    def path(self) -> Path | None:
+        """The index folder; None for one that is not a folder here."""
+        ...
 
     @property
     def corpus_hash(self) -> str:

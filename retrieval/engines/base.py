@@ -70,7 +70,7 @@ class Index:
         return MINILM
 
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder | None):
-        self.path: Path | None = path
+        self.path = path
         self.corpus_hash = manifest.corpus_sha256
         self.manifest = manifest
         self._passages = [passage for segment in manifest.segments for passage in read_segment(path, segment)]
@@ -271,7 +271,6 @@ class Index:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as its folder, which is opened again; in this process it is itself once more."""
-        assert self.path is not None
         path = str(self.path.absolute())
         _OPEN[type(self), path, self.corpus_hash] = self
         return _open_again, (type(self), path, self.corpus_hash, self._moved_to)

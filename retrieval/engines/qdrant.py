@@ -73,7 +73,7 @@ class QdrantIndex:
                 "stopped; run it again, it goes on"
             )
         found = _find_checkpoint(told, checkpoint, collection)
-        self.path: Path | None = None
+        self.path = None
         self.url = url
         self.corpus_hash: str = told["corpus_sha256"]
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
