@@ -9,7 +9,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from raisf.retrieval.passage import Passage, is_value
@@ -53,11 +52,10 @@ class RemoteIndex:
 
     def __init__(self, url: str):
         check_bare(url, "the index's address")
-        self.path: Path | None = None
+        self.path = None
         self.url = url.rstrip("/")
         try:
-            self.info: dict[str, Any] = _ask(f"{self.url}/info")
-            self.served = _served(self.info)
+            self.served = _served(_ask(f"{self.url}/info"))
         except (RaisfError, KeyError, TypeError) as error:
             raise InputError(
                 f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"
