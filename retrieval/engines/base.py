@@ -13,7 +13,7 @@ import numpy as np
 
 from raisf.retrieval.corpus.documents import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
-from raisf.retrieval.engines.checkpoints import find_again, place_of
+from raisf.retrieval.engines.checkpoints import find_again, findable_name, place_of
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
@@ -194,7 +194,7 @@ class Index:
                 if read_manifest(path) == manifest:
                     raise
             else:
-                index._checkpoint, index._moved_to = found, checkpoint and place_of(found, path)["checkpoint"]
+                index._checkpoint, index._moved_to = found, findable_name(found) if found and checkpoint else None
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index

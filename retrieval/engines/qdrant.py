@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
-from raisf.retrieval.engines.checkpoints import place_of
+from raisf.retrieval.engines.checkpoints import findable_name
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.search.together import MicroBatcher
 from raisf.retrieval.store.manifest import check_k
@@ -79,7 +79,7 @@ class QdrantIndex:
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
         self.learnt_from = found.seen_queries()
         self._client, self._collection = client, collection
-        self._moved_to = checkpoint and place_of(found, ".")["checkpoint"]
+        self._moved_to = findable_name(found) if checkpoint else None
         self._encode = MicroBatcher(found.encoder().encode_queries)
 
     @classmethod

@@ -7,6 +7,7 @@ from typing import Any
 from raisf.lm.local.soundness import VOCABULARIES
 from raisf.retrieval.encoders.checkpoint import MINILM, find_checkpoint
 from raisf.retrieval.encoders.delta import DELTA, DELTA_FILES, FACTS, FORMAT, PROVENANCE, SETTINGS, tensors
+from raisf.retrieval.engines.checkpoints import findable_name
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
 
@@ -48,7 +49,7 @@ def write_delta(
     told = read_json(trained.path / PROVENANCE) if (trained.path / PROVENANCE).is_file() else {}
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "base": str(Path(base).resolve()) if Path(base).is_dir() else str(base),
+        "base": findable_name(old),
         "base_sha256": old.sha256,
         "settings": read_json(trained.path / SETTINGS),
         "training": training or {name: value for name, value in told.items() if name not in ("queries", "curve")},

@@ -94,6 +94,15 @@ def test_words_are_compared_in_whatever_files_both_checkpoints_have(trained: Pat
     assert cli.main(command) == 2
 
 
+def test_a_folder_that_has_the_bases_name_is_not_taken_for_it(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "minilm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["colbert", "delta", str(trained), "--out", "out"]) == 0
+    assert find_checkpoint(tmp_path / "out").path.is_dir()
+
+
 @pytest.fixture
 def ships(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation whose trained checkpoint is this one."""
