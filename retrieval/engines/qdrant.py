@@ -48,6 +48,7 @@ class QdrantIndex:
         corpus_hash: Of the passages that were pushed.
         checkpoint_sha256: Of the checkpoint that encoded them.
         learnt_from: A print of each query that the checkpoint was trained on, as far as that is known.
+        forget_searches: Forgets the vectors of queries, so that the next one takes as long as the first.
 
     Args:
         client: A `QdrantClient`.
@@ -80,7 +81,8 @@ class QdrantIndex:
         self.learnt_from = found.seen_queries()
         self._client, self._collection = client, collection
         self._moved_to = findable_name(found) if checkpoint else None
-        self._encode = MicroBatcher(found.encoder().encode_queries)
+        encoder = found.encoder()
+        self._encode, self.forget_searches = MicroBatcher(encoder.encode_queries), encoder.forget_queries
 
     @classmethod
     def open(cls, url: str, checkpoint: str | Path | None = None) -> "QdrantIndex":
