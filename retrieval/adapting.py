@@ -10,8 +10,7 @@ from typing import Any
 
 import dspy
 
-from raisf.retrieval.passage import Passage, Retriever, found_by
-from raisf.retrieval.store.manifest import check_k
+from raisf.retrieval.passage import Passage, Retriever, check_k, found_by
 from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.learnt import learnt_by
 from raisf.utils.urls import without_passwords

@@ -14,13 +14,13 @@ import numpy as np
 from raisf.retrieval.corpus.documents import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.retrieval.engines.checkpoints import find_again, findable_name, place_of
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.passage import Passage, check_k
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
 from raisf.retrieval.spread import spread
 from raisf.retrieval.store.encoding import Checkpoint, Encoder
-from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
+from raisf.retrieval.store.manifest import IndexManifest, library_versions, read_manifest
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import alive_in
 from raisf.retrieval.store.writer import new_index

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
 from raisf.retrieval.engines.checkpoints import findable_name
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.passage import Passage, check_k
 from raisf.retrieval.search.together import MicroBatcher
-from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from raisf.retrieval.passage import Passage, is_value
+from raisf.retrieval.passage import Passage, check_k, is_value
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.serving.protocol import MOST_QUERIES, SERVED
-from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare
