@@ -204,21 +204,19 @@ def encode(
     names = [_digest(of, shard) for shard in shards()] if count > SHARD else []
     folder.mkdir()
     places = [shard_file(folder, number) for number in range(len(sizes))]
-    found = list(map(kept.take, names, sizes, places)) if names else [False] * len(sizes)
-    missing = itertools.compress(shards(), [not there for there in found])
-    windows = (shard[start : start + _WINDOW] for shard in missing for start in range(0, len(shard), _WINDOW))
-    encoder = None if all(found) else checkpoint.encoder()
+    missing = [not there for there in map(kept.take, names, sizes, places)] if names else [True] * len(sizes)
+    unread = itertools.compress(shards(), missing)
+    windows = (shard[start : start + _WINDOW] for shard in unread for start in range(0, len(shard), _WINDOW))
+    encoder = checkpoint.encoder() if any(missing) else None
     encoded = iter(()) if encoder is None else _encoded(encoder, windows)
     reading = getattr(encoder, "reading", None)  # the nodes of a cluster tell nothing
     before = dataclasses.replace(reading) if reading else None
-    safe = sum(itertools.compress(sizes, found))
-    new = count - safe
+    new = sum(itertools.compress(sizes, missing))
+    safe = count - new
     try:
         with naming_full_disk(folder), progress_bar(progress) as bar:
             task = bar.add_task("encoding passages", total=count, completed=safe)
-            for number, (size, there) in enumerate(zip(sizes, found, strict=True)):
-                if there:
-                    continue
+            for number, size in itertools.compress(enumerate(sizes), missing):
                 parts = []
                 for part in itertools.islice(encoded, math.ceil(size / _WINDOW)):
                     parts.append(part)
