@@ -6,11 +6,11 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.passage import Passage, Retriever, found_by
-from raisf.retrieval.store.manifest import check_k
+import dspy
+
+from raisf.retrieval.passage import Passage, Retriever, check_k, found_by
 from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.learnt import learnt_by
 from raisf.utils.urls import without_passwords
@@ -49,8 +49,6 @@ def _adapted(given: Any, name: str | None = None) -> Retriever:
     """See `as_retriever`; what is known of it is not told yet, which takes a while where it has many texts."""
     if isinstance(given, Retriever) and name is None:
         return given
-    import dspy
-
     if not callable(given) or isinstance(given, type | dspy.Tool):
         raise InputError(
             f"the retriever is {given!r:.80}: give what raisf.open_index opens, a retriever of DSPy, or a "
@@ -66,8 +64,6 @@ def _adapted(given: Any, name: str | None = None) -> Retriever:
 
 def searched(program: Any) -> Retriever | None:
     """What a program searches with: its retriever, or where it has none DSPy's, which `dspy.configure(rm=...)` sets."""
-    import dspy
-
     given = getattr(program, "retriever", None)
     given = dspy.settings.rm if given is None else given
     return None if given is None else _adapted(given)
@@ -92,7 +88,7 @@ class Adapted:
     """
 
     def __init__(self, given: Any, name: str | None = None):
-        self.path: Path | None = None
+        self.path = None
         self.name = name or _name_of(given)
         self.given = None if name else given
         self.learnt_from = learnt_by(given)
@@ -149,10 +145,6 @@ class Adapted:
         LMs and indexes, is shared, and so is a retriever that cannot be copied.
         """
         parts = list(_parts_of(self._asked, set()))
-        if not any(hasattr(type(part), "forward") for part in parts):
-            return self
-        import dspy
-
         if not any(isinstance(part, dspy.Predict) for part in parts):
             return self
         before = dict(memo)
@@ -172,7 +164,6 @@ class Adapted:
 
 def _shared(parts: Sequence[Any]) -> Iterator[Any]:
     """What copies of a retriever share: all that its modules hold but modules, and what holds or calls one."""
-    import dspy
 
     def is_copied(one: Any) -> bool:
         holds = isinstance(one, dspy.Module | Adapted | partial | dict | list | tuple | set)
@@ -255,7 +246,7 @@ def _caller_of(given: Any) -> Callable[[str, int], Any]:
     found += [one for one in others if one.default is inspect.Parameter.empty]
     count = next((one for one in found if one.kind is not inspect.Parameter.VAR_POSITIONAL), None)
     if count is None:
-        return partial(_of_embeddings if _is_embeddings(given) else _with_query, given)
+        return partial(_of_embeddings if isinstance(given, dspy.Embeddings) else _with_query, given)
     if count.kind is inspect.Parameter.POSITIONAL_ONLY:
         return given
     name = "k" if count.kind is inspect.Parameter.VAR_KEYWORD else count.name
@@ -268,14 +259,6 @@ def _with_query(given: Any, query: str, k: int) -> Any:
 
 def _with_count(given: Any, name: str, query: str, k: int) -> Any:
     return given(query, **{name: k})
-
-
-def _is_embeddings(given: Any) -> bool:
-    if not hasattr(type(given), "forward"):
-        return False
-    import dspy
-
-    return isinstance(given, dspy.Embeddings)
 
 
 def _of_embeddings(given: Any, query: str, k: int) -> Any:
@@ -325,17 +308,10 @@ def _held_by(given: Any) -> dict[str, Any]:
     if isinstance(given, partial):
         return {str(place): one for place, one in enumerate(given.args)} | given.keywords
     held = getattr(given.__self__ if inspect.ismethod(given) else given, "__dict__", {})
-    if not hasattr(type(given), "forward"):
-        return held
-    import dspy
-
-    drawn = {"stage"} if isinstance(given, dspy.Retrieve) else set[str]()  # anew for each object
-    return {name: one for name, one in held.items() if name not in drawn}
+    if isinstance(given, dspy.Retrieve):
+        return {name: one for name, one in held.items() if name != "stage"}  # drawn anew for each object
+    return held
 
 
 def _asks_rm(one: Any) -> bool:
-    if not hasattr(type(one), "forward"):
-        return False
-    import dspy
-
-    return type(one).forward is dspy.Retrieve.forward
+    return getattr(type(one), "forward", None) is dspy.Retrieve.forward

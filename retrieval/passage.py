@@ -1,11 +1,13 @@
 """What is searched for, and what every retriever offers."""
 
 import math
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
+from raisf.utils.errors import InputError
 from raisf.utils.text import clean, composed
 
 Value = str | int | float | bool
@@ -98,13 +100,12 @@ def cited_as(passage: Any) -> str:
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Anything that finds passages. Calls from several threads at once are safe.
+    """Anything that finds passages. Calls from several threads at once are safe."""
 
-    Attributes:
-        path: The index folder; None for one that is not a folder here.
-    """
-
-    path: Path | None
+    @property
+    def path(self) -> Path | None:
+        """The index folder; None for one that is not a folder here."""
+        ...
 
     @property
     def corpus_hash(self) -> str:
@@ -118,6 +119,21 @@ class Retriever(Protocol):
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The same for several queries, in their order; faster than one call a query."""
         ...
+
+
+def check_k(k: int) -> int:
+    """The number of passages to search for, a plain one: NumPy's are none for JSON.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        whole = operator.index(k)
+    except TypeError:
+        raise InputError(f"k is {k!r:.40}; give a whole number") from None
+    if whole < 1:
+        raise InputError(f"k is {k}; search for at least 1 passage")
+    return whole
 
 
 def found_by(retriever: Retriever) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raisf.retrieval.engines.checkpoints import findable_name
 from raisf.retrieval.store.encoding import Checkpoint, Encoder
 from raisf.utils.cluster import connect_ray
 from raisf.utils.errors import InputError, RaisfError
-from raisf.utils.files import expanded
 
 if TYPE_CHECKING:
     import torch
@@ -68,12 +68,6 @@ class OverRay:
         """The same in another precision."""
         return dataclasses.replace(self, checkpoint=self.checkpoint.computing_in(precision))
 
-    @property
-    def place(self) -> str:
-        """Its name as a node finds it."""
-        folder = expanded(self.name)
-        return str(folder.absolute()) if folder.is_dir() else self.name
-
     def encoder(self) -> "RayEncoder":
         """What it encodes with.
 
@@ -121,13 +115,13 @@ class RayEncoder:
         """
         import torch
 
-        ray, told = self._ray, self._told
+        ray, told, name = self._ray, self._told, findable_name(self._told)
         task = ray.remote(max_retries=RETRIES, runtime_env=SEES_GPUS)(_encode)
         windows, running = iter(windows), deque()
         while True:
             most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))  # nodes come and go
             for texts in itertools.islice(windows, max(0, most - len(running))):
-                running.append(task.remote(told.find, told.place, told.sha256, told.precision, list(texts)))
+                running.append(task.remote(told.find, name, told.sha256, told.precision, list(texts)))
             if not running:
                 return
             try:

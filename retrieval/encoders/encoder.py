@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.soundness import unreadable
 from raisf.retrieval.encoders import colbert_shims
+from raisf.retrieval.store.encoding import Reading
 from raisf.utils.errors import InputError
 from raisf.utils.kept import Kept
 from raisf.utils.model_loading import ONE_AT_A_TIME, without_bars
@@ -37,11 +38,7 @@ class ColBERTEncoder:
     """Encodes queries and passages with a ColBERT checkpoint. Safe to call from several threads.
 
     Attributes:
-        dim: Numbers a token vector.
-        longest: Tokens of a passage that it reads; what stands behind them is not encoded.
-        cut: Passages so far that have as many, or more.
-        tokens: Tokens of passages read so far.
-        unknown: Those of them that its vocabulary has no words for, such as a script's that it does not know.
+        reading: What it has read of passages.
 
     Args:
         path: The absolute folder of the checkpoint.
@@ -54,9 +51,7 @@ class ColBERTEncoder:
         from colbert.modeling.checkpoint import Checkpoint
 
         self._checkpoint = colbert_shims.without_amp(load_colbert(path, Checkpoint, verbose=0))
-        self.dim: int = self._checkpoint.colbert_config.dim
-        self.longest: int = self._checkpoint.colbert_config.doc_maxlen
-        self.cut = self.tokens = self.unknown = 0
+        self.reading = Reading(self._checkpoint.colbert_config.doc_maxlen)
         self._augment, self._precision = augment, precision
         # In bfloat16, 3 of 64 queries had their passages in another order beside others: what a query finds must not
         # depend on what else is asked.
@@ -106,9 +101,7 @@ class ColBERTEncoder:
             batch = order[start : start + PASSAGE_BATCH]
             with self._lock, torch.inference_mode():
                 ids, mask = self._checkpoint.doc_tokenizer.tensorize([texts[i] for i in batch])
-                self.cut += int((mask.sum(dim=1) >= self.longest).sum())
-                self.tokens += int(mask.sum())
-                self.unknown += unknown_tokens(self._checkpoint.doc_tokenizer.tok, ids)
+                self.reading.add(ids, mask, self._checkpoint.doc_tokenizer.tok.unk_token_id)
                 with computing_in(self._precision, self._checkpoint.device.type):
                     vectors, kept = self._checkpoint.doc(ids, mask, keep_dims="return_mask")
                 for i, row, keep in zip(batch, vectors.half().cpu(), kept.squeeze(-1).cpu(), strict=True):
@@ -159,11 +152,6 @@ def computing_in(precision: str, device: str) -> "torch.autocast":
     import torch
 
     return torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
-
-
-def unknown_tokens(tokenizer: Any, ids: "torch.Tensor") -> int:
-    """How many of the ids stand for words, or pieces of them, that a tokenizer does not know."""
-    return 0 if tokenizer.unk_token_id is None else int((ids == tokenizer.unk_token_id).sum())
 
 
 def query_tokens(

@@ -13,14 +13,14 @@ import numpy as np
 
 from raisf.retrieval.corpus.documents import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
-from raisf.retrieval.engines.checkpoints import find_again, place_of
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.engines.checkpoints import find_again, findable_name, place_of
+from raisf.retrieval.passage import Passage, check_k
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.search.maxsim import Hits
 from raisf.retrieval.search.where import check_names, parse_where
 from raisf.retrieval.spread import spread
 from raisf.retrieval.store.encoding import Checkpoint, Encoder
-from raisf.retrieval.store.manifest import IndexManifest, check_k, library_versions, read_manifest
+from raisf.retrieval.store.manifest import IndexManifest, library_versions, read_manifest
 from raisf.retrieval.store.rows import read_segment
 from raisf.retrieval.store.segments import alive_in
 from raisf.retrieval.store.writer import new_index
@@ -70,7 +70,7 @@ class Index:
         return MINILM
 
     def __init__(self, path: Path, manifest: IndexManifest, encoder: Encoder | None):
-        self.path: Path | None = path
+        self.path = path
         self.corpus_hash = manifest.corpus_sha256
         self.manifest = manifest
         self._passages = [passage for segment in manifest.segments for passage in read_segment(path, segment)]
@@ -194,7 +194,7 @@ class Index:
                 if read_manifest(path) == manifest:
                     raise
             else:
-                index._checkpoint, index._moved_to = found, checkpoint and place_of(found, path)["checkpoint"]
+                index._checkpoint, index._moved_to = found, findable_name(found) if found and checkpoint else None
                 if read_manifest(path) == manifest:
                     _OPEN[cls, str(path.absolute()), index.corpus_hash] = index
                     return index
@@ -271,7 +271,6 @@ class Index:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as its folder, which is opened again; in this process it is itself once more."""
-        assert self.path is not None
         path = str(self.path.absolute())
         _OPEN[type(self), path, self.corpus_hash] = self
         return _open_again, (type(self), path, self.corpus_hash, self._moved_to)

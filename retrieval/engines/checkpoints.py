@@ -12,6 +12,13 @@ from raisf.utils.errors import InputError
 from raisf.utils.files import expanded, relative_path
 
 
+def findable_name(found: Checkpoint) -> str:
+    """The name of a checkpoint as it is found from any folder: an absolute path, unless it is of ours or the hub's."""
+    if found.name in (MINILM, TRAINED) or not (folder := expanded(found.name)).is_dir():
+        return found.name
+    return str(folder.absolute())
+
+
 def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
     """What a manifest keeps of a checkpoint, so that it is found again from any folder; see `find_again`.
 
@@ -19,13 +26,11 @@ def place_of(found: Checkpoint | None, index: Path | str) -> dict[str, Any]:
         found: The checkpoint; None for an engine without one.
         index: The folder of the index, which may not be there yet.
     """
-    name, relative = found.name if found else None, None
-    if name not in (None, MINILM, TRAINED) and (folder := expanded(name)).is_dir():
-        name, relative = str(folder.absolute()), relative_path(folder, index)
+    name = findable_name(found) if found else None
     return {
         "checkpoint": name,
         "checkpoint_sha256": found.sha256 if found else None,
-        "checkpoint_relative": relative,
+        "checkpoint_relative": relative_path(name, index) if name and Path(name).is_absolute() else None,
         "precision": found.precision if found else None,
     }
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from raisf.lm.local.soundness import check_tokenizer, check_weights, unreadable
 from raisf.retrieval.encoders.checkpoint import MINILM, fetch, hash_folder, minilm_package, refuse_code, seen_queries
-from raisf.retrieval.encoders.encoder import unknown_tokens
 from raisf.retrieval.engines.base import Index
+from raisf.retrieval.store.encoding import Reading
 from raisf.utils.errors import InputError
 from raisf.utils.files import expanded, read_json
 from raisf.utils.model_loading import ONE_AT_A_TIME
@@ -127,8 +127,7 @@ class Tower:
     Attributes:
         model: The transformer, not in training.
         tokenizer: Its tokenizer.
-        longest: Tokens of a text that it reads.
-        cut: Texts so far that have as many, or more.
+        reading: What it has read.
 
     Args:
         path: The absolute folder of its weights and tokenizer.
@@ -162,20 +161,17 @@ class Tower:
         self.model: Any = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
         check_tokenizer(self.tokenizer, self.model, path)
         positions = getattr(self.model.config, "max_position_embeddings", LONGEST)
-        self.longest = min(self.tokenizer.model_max_length, positions, longest)
-        self.cut = self.tokens = self.unknown = 0
-        self.tokenizer.model_max_length = self.longest  # is saved with it
+        self.reading = Reading(min(self.tokenizer.model_max_length, positions, longest))
+        self.tokenizer.model_max_length = self.reading.longest  # is saved with it
         self._cosine = cosine
 
     def vectors(self, texts: Sequence[str], longest: int | None = None) -> "torch.Tensor":
         """The vectors `(n_texts, dim)` of one batch, float32 on the CPU; long texts are cut, at `longest` if given."""
         import torch
 
-        longest = min(self.longest, longest or LONGEST)
+        longest = min(self.reading.longest, longest or LONGEST)
         words = self.tokenizer(list(texts), padding=True, truncation=True, max_length=longest, return_tensors="pt")
-        self.cut += int((words["attention_mask"].sum(dim=1) >= longest).sum())
-        self.tokens += int(words["attention_mask"].sum())
-        self.unknown += unknown_tokens(self.tokenizer, words["input_ids"])
+        self.reading.add(words["input_ids"], words["attention_mask"], self.tokenizer.unk_token_id)
         words = words.to(self.model.device)
         states = self.model(**words).last_hidden_state.float()
         kept = words["attention_mask"].unsqueeze(-1).float()
@@ -184,34 +180,19 @@ class Tower:
 
 
 class DenseEncoder:
-    """Encodes queries and passages, mostly with the same weights. Safe to call from several threads."""
+    """Encodes queries and passages, mostly with the same weights. Safe to call from several threads.
+
+    Attributes:
+        reading: What it has read of passages; and of queries, where one model encodes both.
+    """
 
     def __init__(self, model: DenseModel):
         self._passages = Tower(model.path, model.cosine)
         self._queries = Tower(model.queries, model.cosine) if model.queries else self._passages
         self._query_tokens = model.query_tokens
+        self.reading = self._passages.reading
         # Fast tokenizers keep their padding as state and fail when two threads use one.
         self._lock = threading.Lock()
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a passage that it reads; what stands behind them is not encoded."""
-        return self._passages.longest
-
-    @property
-    def cut(self) -> int:
-        """Passages so far that have as many, or more; queries, too, where one model encodes both."""
-        return self._passages.cut
-
-    @property
-    def tokens(self) -> int:
-        """Tokens read so far, likewise."""
-        return self._passages.tokens
-
-    @property
-    def unknown(self) -> int:
-        """Those of them that its vocabulary has no words for, such as a script's that it does not know."""
-        return self._passages.unknown
 
     def encode_queries(self, queries: Sequence[str]) -> list["torch.Tensor"]:
         """One vector `(1, dim)` for each query, float32; long queries are cut."""

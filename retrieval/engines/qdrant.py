@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from raisf.retrieval.encoders.checkpoint import CheckpointFolder, find_checkpoint
-from raisf.retrieval.engines.checkpoints import place_of
-from raisf.retrieval.passage import Passage
+from raisf.retrieval.engines.checkpoints import findable_name
+from raisf.retrieval.passage import Passage, check_k
 from raisf.retrieval.search.together import MicroBatcher
-from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare
@@ -48,6 +47,7 @@ class QdrantIndex:
         corpus_hash: Of the passages that were pushed.
         checkpoint_sha256: Of the checkpoint that encoded them.
         learnt_from: A print of each query that the checkpoint was trained on, as far as that is known.
+        forget_searches: Forgets the vectors of queries, so that the next one takes as long as the first.
 
     Args:
         client: A `QdrantClient`.
@@ -73,14 +73,15 @@ class QdrantIndex:
                 "stopped; run it again, it goes on"
             )
         found = _find_checkpoint(told, checkpoint, collection)
-        self.path: Path | None = None
+        self.path = None
         self.url = url
         self.corpus_hash: str = told["corpus_sha256"]
         self.checkpoint_sha256: str = told["checkpoint_sha256"]
         self.learnt_from = found.seen_queries()
         self._client, self._collection = client, collection
-        self._moved_to = checkpoint and place_of(found, ".")["checkpoint"]
-        self._encode = MicroBatcher(found.encoder().encode_queries)
+        self._moved_to = findable_name(found) if checkpoint else None
+        encoder = found.encoder()
+        self._encode, self.forget_searches = MicroBatcher(encoder.encode_queries), encoder.forget_queries
 
     @classmethod
     def open(cls, url: str, checkpoint: str | Path | None = None) -> "QdrantIndex":

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from raisf.retrieval.passage import Passage, found_by
@@ -19,7 +18,7 @@ class Filtered:
     """
 
     def __init__(self, index: Any, condition: str):
-        self.path: Path | None = None
+        self.path = None
         self.corpus_hash = hashlib.sha256(f"{found_by(index)} {condition}".encode()).hexdigest()
         self.index = index
         self.condition = condition

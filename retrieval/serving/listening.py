@@ -28,6 +28,8 @@ GRACE = 5
 class HttpServer:
     """Serves an ASGI application. As a context it is closed at the end: it listens from the first, `serve` answers.
 
+    A connection is for one request: none is cut off by the patience with the one before, or as the server stops.
+
     Attributes:
         port: Where it listens.
         url: Its address.
@@ -65,6 +67,7 @@ class HttpServer:
                 log_level=logging.ERROR,
                 access_log=False,
                 server_header=False,
+                headers=[("Connection", "close")],
                 proxy_headers=proxied,
                 h11_max_incomplete_event_size=LARGEST_ADDRESS,
                 timeout_graceful_shutdown=GRACE,

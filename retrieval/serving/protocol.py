@@ -53,7 +53,7 @@ def read_request(given: Any) -> tuple[list[str], int, str | None, bool]:
         raise InputError(f"a request has {len(queries)} queries; send at most {MOST_QUERIES} at a time")
     k: Any = given.get("k", 10)
     if isinstance(k, str) and k.strip().isdecimal():  # as in an address
-        k = int(k[:20])
+        k = int(k.strip()[:20])
     if not isinstance(k, int) or isinstance(k, bool):
         raise InputError(f"k is {k!r:.40}; give a whole number")
     if k > LARGEST_K:

@@ -9,13 +9,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
-from raisf.retrieval.passage import Passage, is_value
+from raisf.retrieval.passage import Passage, check_k, is_value
 from raisf.retrieval.search.filtered import Filtered
 from raisf.retrieval.serving.protocol import MOST_QUERIES, SERVED
-from raisf.retrieval.store.manifest import check_k
 from raisf.utils.errors import InputError, RaisfError, SearchError
 from raisf.utils.text import text_of
 from raisf.utils.urls import check_bare
@@ -27,6 +25,9 @@ SECONDS = 60
 
 LARGEST_ANSWER = 1 << 30
 """Bytes of an answer: `MOST_QUERIES` with 1,000 passages of 8 kB each."""
+
+_UNREADABLE = (OSError, http.client.HTTPException, ValueError, RecursionError)
+"""What is raised where nobody answers, or not in JSON."""
 
 
 class RemoteIndex:
@@ -50,11 +51,10 @@ class RemoteIndex:
 
     def __init__(self, url: str):
         check_bare(url, "the index's address")
-        self.path: Path | None = None
+        self.path = None
         self.url = url.rstrip("/")
         try:
-            self.info: dict[str, Any] = _ask(f"{self.url}/info")
-            self.served = _served(self.info)
+            self.served = _served(_ask(f"{self.url}/info"))
         except (RaisfError, KeyError, TypeError) as error:
             raise InputError(
                 f"no index server answers at {url} ({error}); start one with: raisf serve-index DIR --port N"
@@ -179,11 +179,11 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
             return json.loads(_read(response))
     except urllib.error.HTTPError as error:
         try:
-            message = json.loads(error.read())["message"]
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            message = str(json.loads(_read(error))["message"])
+        except (*_UNREADABLE, KeyError, TypeError):
             message = f"the index server {url} answers: {error}"
         kind = InputError if error.code in (400, 413) else SearchError
         raise kind(message) from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except _UNREADABLE as error:
         reason = getattr(error, "reason", error)
         raise SearchError(f"the index server {url} does not answer ({reason!s:.200})") from error

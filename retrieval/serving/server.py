@@ -148,9 +148,7 @@ def _dump(value: Any) -> bytes:
 
 
 def _answer(status: int, body: bytes, headers: dict[str, str] | None = None) -> Response:
-    # One request a connection: none is then cut off when the server stops between two.
-    given = {"Connection": "close", **(headers or {})}
-    return Response(body, status, given, media_type="application/json; charset=utf-8")
+    return Response(body, status, headers, media_type="application/json; charset=utf-8")
 
 
 def _refuse(status: int, message: str) -> Response:

@@ -76,8 +76,6 @@ def _stamp(index: Index | RemoteIndex) -> Any:
     """Changes when what can be opened there changes, of a folder its manifest; None while nothing can."""
     if isinstance(index, RemoteIndex):
         return index.served_now()
-    if index.path is None:
-        return None
     try:
         status = (index.path / MANIFEST).stat()
     except OSError:
@@ -88,4 +86,4 @@ def _stamp(index: Index | RemoteIndex) -> Any:
 def _changed(index: Index | RemoteIndex, stamp: Any) -> bool:
     if isinstance(index, RemoteIndex):
         return stamp != index.served
-    return index.path is not None and read_manifest(index.path) != index.manifest
+    return read_manifest(index.path) != index.manifest

@@ -4,6 +4,7 @@ The files of a large segment's vectors are kept outside of it until the index th
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import logging
@@ -12,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -30,6 +32,29 @@ _WINDOW = 256
 """Passages encoded between two steps of the progress bar, and in one task on a cluster; a part of `SHARD`."""
 _UNKNOWN = 0.1
 """Share of unknown tokens from which on it is told."""
+
+
+@dataclass
+class Reading:
+    """What an encoder has read so far: in its `reading`, where it counts.
+
+    Attributes:
+        longest: Tokens of a text that it reads; what stands behind them is not encoded.
+        cut: Texts that have as many, or more.
+        tokens: Of all texts.
+        unknown: Those of them that its vocabulary has no words for, such as a script's that it does not know.
+    """
+
+    longest: int
+    cut: int = 0
+    tokens: int = 0
+    unknown: int = 0
+
+    def add(self, ids: "torch.Tensor", mask: "torch.Tensor", unknown: int | None) -> None:
+        """Counts texts in, by their tokens and attention mask `(n_texts, n_tokens)` and the id of an unknown one."""
+        self.cut += int((mask.sum(dim=1) >= self.longest).sum())
+        self.tokens += int(mask.sum())
+        self.unknown += 0 if unknown is None else int((ids == unknown).sum())
 
 
 class Encoder(Protocol):
@@ -179,20 +204,19 @@ def encode(
     names = [_digest(of, shard) for shard in shards()] if count > SHARD else []
     folder.mkdir()
     places = [shard_file(folder, number) for number in range(len(sizes))]
-    found = list(map(kept.take, names, sizes, places)) if names else [False] * len(sizes)
-    missing = itertools.compress(shards(), [not there for there in found])
-    windows = (shard[start : start + _WINDOW] for shard in missing for start in range(0, len(shard), _WINDOW))
-    encoder = None if all(found) else checkpoint.encoder()
+    missing = [not there for there in map(kept.take, names, sizes, places)] if names else [True] * len(sizes)
+    unread = itertools.compress(shards(), missing)
+    windows = (shard[start : start + _WINDOW] for shard in unread for start in range(0, len(shard), _WINDOW))
+    encoder = checkpoint.encoder() if any(missing) else None
     encoded = iter(()) if encoder is None else _encoded(encoder, windows)
-    before = _read_by(encoder)
-    safe = sum(itertools.compress(sizes, found))
-    new = count - safe
+    reading = getattr(encoder, "reading", None)  # the nodes of a cluster tell nothing
+    before = dataclasses.replace(reading) if reading else None
+    new = sum(itertools.compress(sizes, missing))
+    safe = count - new
     try:
         with naming_full_disk(folder), progress_bar(progress) as bar:
             task = bar.add_task("encoding passages", total=count, completed=safe)
-            for number, (size, there) in enumerate(zip(sizes, found, strict=True)):
-                if there:
-                    continue
+            for number, size in itertools.compress(enumerate(sizes), missing):
                 parts = []
                 for part in itertools.islice(encoded, math.ceil(size / _WINDOW)):
                     parts.append(part)
@@ -207,25 +231,25 @@ def encode(
         if isinstance(error, RaisfError):
             raise type(error)(f"{error}; {told}") from error
         raise KeyboardInterrupt(f"stopped: {told}") from None
-    cut, tokens, unknown = (now - then for now, then in zip(_read_by(encoder), before, strict=True))
+    if reading and before:
+        _tell_unread(reading, before, checkpoint.name, f"{new} passages{' encoded now' if new < count else ''}")
+
+
+def _tell_unread(now: Reading, before: Reading, name: str, passages: str) -> None:
+    """Warns of what an encoder, by its name, has not read of some passages."""
+    unknown, tokens, cut = now.unknown - before.unknown, now.tokens - before.tokens, now.cut - before.cut
     if unknown > _UNKNOWN * tokens:
         logger.warning(
             "%s does not know %d%% of these passages' words or characters, and may not tell them apart by "
             "what they mean: a hybrid or bm25 index finds them by words, a --checkpoint for their language by both",
-            *(checkpoint.name, 100 * unknown // tokens),
+            *(name, 100 * unknown // tokens),
         )
     if cut:
         logger.warning(
-            "%d of %d passages%s are longer than the %d tokens that %s reads: what stands behind these is found only "
-            "by its words, in a hybrid or bm25 index",
-            *(cut, new, " encoded now" if new < count else "", getattr(encoder, "longest", 0), checkpoint.name),
+            "%d of %s are longer than the %d tokens that %s reads: what stands behind these is found only by its "
+            "words, in a hybrid or bm25 index",
+            *(cut, passages, now.longest, name),
         )
-
-
-def _read_by(encoder: Encoder | None) -> tuple[int, int, int]:
-    """Passages that an encoder has cut so far, tokens that it has read, unknown ones; the nodes of a cluster tell 0."""
-    cut, tokens, unknown = (getattr(encoder, name, 0) for name in ("cut", "tokens", "unknown"))
-    return cut, tokens, unknown
 
 
 def _encoded(encoder: Encoder, windows: Iterator[Sequence[str]]) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":

@@ -18,7 +18,6 @@ import errno
 import glob
 import importlib.metadata
 import itertools
-import operator
 import os
 import shlex
 import time
@@ -291,21 +290,6 @@ def describe_files(path: Path, folders: Iterable[Path]) -> dict[str, File]:
 def library_versions() -> dict[str, str]:
     """The versions of the libraries that an index depends on."""
     return {name: importlib.metadata.version(name) for name in LIBRARIES}
-
-
-def check_k(k: int) -> int:
-    """The number of passages to search for, a plain one: NumPy's are none for JSON.
-
-    Raises:
-        InputError: It is none.
-    """
-    try:
-        whole = operator.index(k)
-    except TypeError:
-        raise InputError(f"k is {k!r:.40}; give a whole number") from None
-    if whole < 1:
-        raise InputError(f"k is {k}; search for at least 1 passage")
-    return whole
 
 
 def _raw_manifest(folder: Path) -> bytes | None:

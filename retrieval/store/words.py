@@ -117,11 +117,12 @@ class Words:
 
 
 def words_of(texts: Iterable[str], whole: bool = True, dotless: bool = True) -> list[list[str]]:
-    """The words of texts that count, not such as "the"; `whole`: as `WHOLE_WORDS` has it, else as counts had it before.
+    """The words of each text that count, which such as "the" do not, in lower case.
 
-    Likewise `dotless`, by `DOTLESS`.
-
-    How their characters are composed makes no difference but there.
+    Args:
+        texts: Whose characters may be composed in any way.
+        whole: As `WHOLE_WORDS` says; False: as in an index that was made before, as the texts are composed.
+        dotless: Likewise, as `DOTLESS` says.
     """
     import bm25s
 

@@ -44,8 +44,6 @@ MOST_SEGMENTS = 8
 """Exact or packed segments of one size, a power of eight, beside each other: more are merged, which copies vectors and
 encodes nothing. So a passage is copied once a power, and a large segment never because of a small one."""
 
-_NUMBER = re.compile(r"\D")
-
 
 class Writer:
     """Changes to an index; they count once `commit` has run.
@@ -74,7 +72,7 @@ class Writer:
         self._progress = progress
         self._kept = kept
         # The folders of one change are numbered on from those of the changes before.
-        self._written = max((int(_NUMBER.sub("", _folder_of(name))) for name in manifest.files), default=0)
+        self._written = max((int(re.sub(r"\D", "", _folder_of(name))) for name in manifest.files), default=0)
 
     def live(self) -> Iterator[Passage]:
         """The passages that can be found, in the order of their numbers, streamed from the disk."""
@@ -96,7 +94,7 @@ class Writer:
             found = {number for number, passage in passages if passage.pid in gone}
             self.segments[place] = dataclasses.replace(segment, deleted=sorted(found.union(segment.deleted)))
 
-    def commit(self, documents: dict[str, str], **place: Any) -> IndexManifest:
+    def commit(self, documents: dict[str, str], **place: Any) -> None:
         """Makes the changes count.
 
         Args:
@@ -134,7 +132,6 @@ class Writer:
         )
         write_json(self.folder / MANIFEST, dataclasses.asdict(manifest))
         _drop_unused(self.folder, manifest)
-        return manifest
 
     def _settle(self) -> None:
         """Merges, packs and compresses segments where that is due."""

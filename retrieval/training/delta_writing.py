@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from raisf.lm.local.soundness import VOCABULARIES
 from raisf.retrieval.encoders.checkpoint import MINILM, find_checkpoint
 from raisf.retrieval.encoders.delta import DELTA, DELTA_FILES, FACTS, FORMAT, PROVENANCE, SETTINGS, tensors
+from raisf.retrieval.engines.checkpoints import findable_name
 from raisf.utils.errors import InputError
 from raisf.utils.files import atomic_folder, read_json, sha256_file, write_json
 
@@ -33,7 +35,7 @@ def write_delta(
     trained, old = find_checkpoint(checkpoint), find_checkpoint(base)
     ours, theirs = tensors(trained.path), tensors(old.path)
     alike = all(name in theirs and tensor.shape == theirs[name].shape for name, tensor in ours.items())
-    if not alike or _files(trained.path) != _files(old.path):
+    if not (alike and _have_one_tokenizer(trained.path, old.path) and _shape(trained.path) == _shape(old.path)):
         raise InputError(
             f"{checkpoint} has other tensors, or another tokenizer, than {base}: name the base it grew from"
         )
@@ -47,7 +49,7 @@ def write_delta(
     told = read_json(trained.path / PROVENANCE) if (trained.path / PROVENANCE).is_file() else {}
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "base": str(Path(base).resolve()) if Path(base).is_dir() else str(base),
+        "base": findable_name(old),
         "base_sha256": old.sha256,
         "settings": read_json(trained.path / SETTINGS),
         "training": training or {name: value for name, value in told.items() if name not in ("queries", "curve")},
@@ -61,7 +63,16 @@ def write_delta(
     return {**facts, "tensors": len(changed), "bytes": (Path(out) / DELTA).stat().st_size, "error": error}
 
 
-def _files(folder: Path) -> list[str]:
-    """The hashes of a checkpoint's words and architecture."""
-    config = {key: value for key, value in read_json(folder / "config.json").items() if not key.startswith("_")}
-    return [sha256_file(folder / "tokenizer.json"), str(sorted(config.items(), key=lambda item: item[0]))]
+def _have_one_tokenizer(trained: Path, base: Path) -> bool:
+    """Whether the words of two checkpoints are the same; one may have them in fewer kinds of files."""
+    ours, theirs = (
+        {file.name: sha256_file(file) for kind in VOCABULARIES for file in folder.glob(kind)}
+        for folder in (trained, base)
+    )
+    both = ours.keys() & theirs.keys()
+    return bool(both) and all(ours[name] == theirs[name] for name in both)
+
+
+def _shape(folder: Path) -> dict[str, Any]:
+    """What a checkpoint's config.json says of its architecture."""
+    return {key: value for key, value in read_json(folder / "config.json").items() if not key.startswith("_")}

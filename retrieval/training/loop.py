@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raisf.retrieval.encoders.checkpoint import find_checkpoint, hash_folder
-from raisf.retrieval.encoders.delta import PROVENANCE
+from raisf.retrieval.encoders.delta import PROVENANCE, SETTINGS
 from raisf.retrieval.training.student import Example, Student
 from raisf.retrieval.training.triples import Triple, check_triples
 from raisf.utils import schedule
@@ -28,8 +28,7 @@ from raisf.utils.text import print_of
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-METADATA = "artifact.metadata"
-TRAINED = (PROVENANCE, METADATA, "*.json", "vocab.txt", "merges.txt", "*.model", "*.safetensors")
+TRAINED = (PROVENANCE, SETTINGS, "*.json", "vocab.txt", "merges.txt", "*.model", "*.safetensors")
 """What tells a checkpoint's folder that was trained here, and all that lies in one."""
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 200
@@ -195,7 +194,7 @@ class _Learning:
 def _hash(triples: Sequence[Triple]) -> str:
     lines = hashlib.sha256()
     for triple in triples:
-        lines.update(dump_line(triple.row()).encode())
+        lines.update(dump_line(asdict(triple)).encode())
     return lines.hexdigest()
 
 

@@ -47,7 +47,6 @@ class QueryStudent:
     def __init__(self, index: Index, learning_rate: float):
         import torch
 
-        assert index.path is not None
         base = find_again(type(index).find, index.path, index.manifest)
         assert isinstance(base, DenseModel)
         self._index, self._base, self._rate = index, base, learning_rate
@@ -142,7 +141,6 @@ class QueryStudent:
             InputError: `out` holds other things, or files of the old index are gone.
         """
         old = self._index
-        assert old.path is not None
         manifest = dataclasses.replace(old.manifest, **place_of(model, out))
         with atomic_folder(out, *INDEX) as folder:
             for name in manifest.files:

@@ -7,7 +7,7 @@ import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,6 @@ class Triple:
     positive: str
     negatives: tuple[str, ...]
     answers: tuple[str, ...]
-
-    def row(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return asdict(self)
 
 
 def brought_passages(*files: Path) -> Iterator[Passage]:

@@ -84,6 +84,25 @@ def test_what_did_not_change_makes_no_delta(tmp_path: Path, capsys: pytest.Captu
     assert "has the weights of minilm" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+def test_words_are_compared_in_whatever_files_both_checkpoints_have(trained: Path, tmp_path: Path) -> None:
+    base, grown = tmp_path / "base", tmp_path / "grown"
+    for copy, whole in ((base, find_checkpoint("minilm").path), (grown, trained)):
+        shutil.copytree(whole, copy, ignore=shutil.ignore_patterns("tokenizer.json"))
+    command = ["colbert", "delta", str(grown), "--base", str(base), "--out", str(tmp_path / "out")]
+    assert cli.main(command) == 0
+    (grown / "vocab.txt").write_text((grown / "vocab.txt").read_text() + "harpsichord\n")
+    assert cli.main(command) == 2
+
+
+def test_a_folder_that_has_the_bases_name_is_not_taken_for_it(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "minilm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["colbert", "delta", str(trained), "--out", "out"]) == 0
+    assert find_checkpoint(tmp_path / "out").path.is_dir()
+
+
 @pytest.fixture
 def ships(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation whose trained checkpoint is this one."""

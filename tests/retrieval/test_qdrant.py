@@ -59,6 +59,14 @@ def test_a_collection_finds_what_its_index_finds(index: Index, client: Any):
         assert {row[0].title for row in pool.map(lambda _: pushed("Who wrote Hamlet?", 1), range(32))} == {"Hamlet"}
 
 
+def test_what_is_measured_next_encodes_its_queries_itself(index: Index, client: Any):
+    assert index.path and push_index(index.path, client, "mine", progress=False) == 11
+    pushed, encode = QdrantIndex(client, "mine"), find_checkpoint(index.manifest.checkpoint or "").encoder()
+    (kept,) = encode.encode_queries(["Who wrote Hamlet?"])
+    pushed.forget_searches()
+    assert encode.encode_queries(["Who wrote Hamlet?"])[0] is not kept
+
+
 def test_a_push_that_was_stopped_goes_on(index: Index, client: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(qdrant, "_NUMBERS", 1)  # a passage a request
     upsert, sent = client.upsert, []

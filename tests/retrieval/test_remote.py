@@ -43,7 +43,7 @@ def test_what_is_searched_otherwise_is_another_index_at_a_url_and_behind_a_filte
 def test_a_url_is_an_index_like_a_folder(server: IndexServer, index: Index):
     remote = open_index(server.url)
     assert isinstance(remote, RemoteIndex) and isinstance(remote, Retriever)
-    assert remote.info["corpus_sha256"] == index.corpus_hash
+    assert remote.served["corpus_sha256"] == index.corpus_hash
     queries = ["Hamlet tragedy", "sea", "zebra", ""]
     assert remote.search_many(queries, 4) == index.search_many(queries, 4)
     assert remote("sea", 5, where="page = 1") == index("sea", 5, where="page = 1") != []
@@ -146,6 +146,8 @@ def test_sixteen_clients_search_on_while_the_index_is_replaced(
         b"HTTP/1.0 500 Oh\r\nContent-Length: 100\r\n\r\n{",
         b'HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n{"topk": 1}',
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 50_000,
+        b"HTTP/1.0 400 Oh\r\n\r\n" + b"[" * 50_000,
         b"",
     ],
 )

@@ -1,6 +1,7 @@
 """Whoever shares an index over HTTP keeps answering: DSPy's client, slow and greedy ones, and while it changes."""
 
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -16,12 +17,14 @@ from pathlib import Path
 
 import dspy
 import pytest
+from starlette.responses import PlainTextResponse
 
 from raisf.retrieval.engines.base import Index
 from raisf.retrieval.index import add_to_index, build_index, open_folder, open_index
 from raisf.retrieval.passage import Passage
 from raisf.retrieval.serving import connections, listening, watcher
 from raisf.retrieval.serving.connections import SETTLE
+from raisf.retrieval.serving.listening import HttpServer
 from raisf.retrieval.serving.remote import RemoteIndex
 from raisf.retrieval.serving.server import IndexServer
 from raisf.utils.errors import InputError, RaisfError
@@ -164,6 +167,20 @@ def test_a_client_that_drips_is_cut_off(index: Index, monkeypatch: pytest.Monkey
                     break
             assert time.monotonic() - start < 3
         assert RemoteIndex(server.url)("Hamlet", 1)[0].title == "Hamlet"
+
+
+def test_a_connection_is_for_one_request_whatever_is_served(server: IndexServer):
+    """On one that was kept, the next was cut off half a minute after an answer: a large report, in the viewer."""
+    with HttpServer(PlainTextResponse("anything")) as plain:
+        thread = threading.Thread(target=plain.serve, daemon=True)
+        thread.start()
+        for running in (plain, server):
+            connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+            connection.request("GET", "/info")
+            assert connection.getresponse().headers.get_all("Connection") == ["close"]
+            connection.close()
+        plain.stop()
+        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,6 @@ HEADERS = {
     "cache-control": "no-store",
 }
 
-CLOSES = (b"connection", b"close")
-"""One request a connection: none is cut off when the server stops between two, or by the patience for the one before.
-MCP's library asks for the contrary."""
-
 
 @dataclass(frozen=True)
 class Access:
@@ -132,10 +128,11 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                given = [(name, value) for name, value in message["headers"] if name != CLOSES[0]]
+                # MCP's library asks to keep a connection, which is for one request.
+                given = [(name, value) for name, value in message["headers"] if name != b"connection"]
                 present = {name for name, _ in given}
                 more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in present]
-                message = {**message, "headers": [*given, *more, CLOSES]}
+                message = {**message, "headers": [*given, *more]}
             await send(message)
 
         refusal = self._refusal(scope["method"], scope["path"], headers)
