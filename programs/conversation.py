@@ -13,7 +13,7 @@ import dspy
 from raisf.evaluation.local_lms import lms_of
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
-from raisf.lm.lists import plain
+from raisf.lm.lists import ASKS, plain
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import BudgetSpent
 from raisf.programs.program import MAX_QUESTION_CHARACTERS, check_question
@@ -54,7 +54,7 @@ def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
 def _question_in(text: str) -> str:
     """The rewritten question without its label, and what the LM says about it."""
     parts = [clean(part) for part in re.split(r"\n\s*\n", _REMARK.sub("", text[: 2 * MAX_QUESTION_CHARACTERS]))]
-    asked = next((part for part in parts if part.rstrip(" *_\"'").endswith("?")), " ".join(filter(None, parts)))
+    asked = next((part for part in parts if part.rstrip(" *_\"'").endswith(ASKS)), " ".join(filter(None, parts)))
     return plain(_LABEL.sub("", asked))
 
 
