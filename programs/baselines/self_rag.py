@@ -160,12 +160,10 @@ class SelfRAG(Program):
         if is_unknown(answer) or not said.finished:
             return None
         support, useful = (
-            {token: said.probabilities[token] for token in group if token in said.probabilities}
+            sum(_TOKENS[token] * said.probabilities.get(token, 0.0) for token in group)
             for group in (SUPPORT, USEFULNESS)
         )
-        return self._scored(
-            answer, "", _fluency(said.logprobs), relevance, _worth(support, _TOKENS), _worth(useful, _TOKENS)
-        )
+        return self._scored(answer, "", _fluency(said.logprobs), relevance, support, useful)
 
     def _candidate(self, run: Run, question: str, passage: JudgedPassage) -> _Candidate | None:
         """The answer from one passage with its score; None where there is none."""
