@@ -126,13 +126,14 @@ def is_unknown(answer: str) -> bool:
     for short, full in _CONTRACTED:
         said = said.replace(short, full)
     small = _SMALL if said.startswith("i ") else ()  # "I Don't Want to Miss a Thing"
-    titled = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
+    capitals = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
+    titled = bool(capitals) and all(capitals) and not answer.isupper()
     if {*said.split()} <= {UNKNOWN}:
         return True
     if said == "null" and "Null" in answer:  # German's zero
         return False
     explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", _ACCORDING.sub("", said))  # "Unknown. The passages do not say."
-    return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
+    return not titled and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
 
 
 def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | None = None) -> bool:
