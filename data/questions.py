@@ -87,25 +87,9 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
     Raises:
         InputError: It is no question that can be scored; the message says which one and why.
     """
-    if isinstance(asked := row.get("question"), list | dict) and (isinstance(asked, list) or "0" in asked):
-        raise InputError(
-            f"{place}, question {number}: {len(asked)} questions in one row, as in a table by columns: write an object "
-            'a question, in pandas to_json(orient="records", lines=True)'
-        )
-    row = {name: value for name, value in row.items() if value == value}  # without NaN, a table's gap in a column
-    try:
-        found = question_row(row)
-    except ValueError as error:
-        raise InputError(f"{place}, question {number}: {error}") from error
-    except KeyError as error:
-        has, like = ", ".join(map(str, row)) or "nothing", schema_of(row)
-        raise InputError(f"{place}, question {number}: no {error} in it, as {like} has; found {has}") from error
-    except (TypeError, AttributeError, IndexError) as error:
-        raise InputError(f"{place}, question {number}: not as {schema_of(row)} has it ({error!r})") from error
-    hops = found.get("hops")
-    if isinstance(hops, float) and hops.is_integer():  # as pandas writes a column of whole numbers that has gaps
-        found["hops"] = int(hops)
-    _check_gold(f"{place}, question {number}", found)
+    place = f"{place}, question {number}"
+    found = _read_as_question(place, row)
+    _check_gold(place, found)
     identity = found.get("id")
     full = {
         "id": str(number if identity is None else identity),
@@ -129,10 +113,31 @@ def numbered_row(place: Path | str, number: int, row: dict[str, Any]) -> dict[st
         json.dumps(full, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError as error:
         shown = ascii(error.object[error.start])
-        raise InputError(
-            f"{place}, question {number}: not valid Unicode, it holds {shown} ({error.reason}); mend or drop it"
-        ) from error
+        raise InputError(f"{place}: not valid Unicode, it holds {shown} ({error.reason}); mend or drop it") from error
     return full
+
+
+def _read_as_question(place: str, row: dict[str, Any]) -> dict[str, Any]:
+    """What `schemas.question_row` makes of a row, and an InputError where it cannot."""
+    if isinstance(asked := row.get("question"), list | dict) and (isinstance(asked, list) or "0" in asked):
+        raise InputError(
+            f"{place}: {len(asked)} questions in one row, as in a table by columns: write an object "
+            'a question, in pandas to_json(orient="records", lines=True)'
+        )
+    row = {name: value for name, value in row.items() if value == value}  # without NaN, a table's gap in a column
+    try:
+        found = question_row(row)
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from error
+    except KeyError as error:
+        has, like = ", ".join(map(str, row)) or "nothing", schema_of(row)
+        raise InputError(f"{place}: no {error} in it, as {like} has; found {has}") from error
+    except (TypeError, AttributeError, IndexError) as error:
+        raise InputError(f"{place}: not as {schema_of(row)} has it ({error!r})") from error
+    hops = found.get("hops")
+    if isinstance(hops, float) and hops.is_integer():  # as pandas writes a column of whole numbers that has gaps
+        found["hops"] = int(hops)
+    return found
 
 
 def _check_gold(place: str, found: dict[str, Any]) -> None:

@@ -4,10 +4,8 @@ import re
 from collections.abc import Sequence
 
 from raisf.evaluation.metrics import normalise, token_f1
-from raisf.utils.wording import UNSPACED
+from raisf.utils.wording import REFERENCE
 
-# A longer number names no sub-question, nor does one that belongs to a word, as in "issue#1".
-REFERENCE = re.compile(rf"(?<![^\W{UNSPACED}])#(\d{{1,3}})(?!\d)")
 _POSSESSIVE = re.compile(r"['’]s\b")  # noqa: RUF001 - that is how many LMs write it
 # Words by which two wordings of one question differ. What tells questions apart stays: when, where, by, from, to.
 _EMPTY = frozenset("is are was were be been do does did has have had of in on at please that".split())

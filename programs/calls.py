@@ -67,7 +67,7 @@ class Run:
         self.confidence = Confidence()
         self.progress = Growth()
         """The tree as it grows, for `Program.stream`."""
-        self.usage: UsageTracker | None = None
+        self.usage = UsageTracker()
         """What counts the tokens."""
         self._under_way = Stoppable()
         self._answered = False
@@ -216,13 +216,13 @@ class Run:
     def cost(self) -> Cost:
         """What the run has cost, now that it is over."""
         cost = self.cost_so_far()
-        cost.unmetered_calls = max(0, cost.lm_calls - telling(metered_calls(self.usage) if self.usage else []))
+        cost.unmetered_calls = max(0, cost.lm_calls - telling(metered_calls(self.usage)))
         cost.discarded_retrievals = sum(not search.drop() for search in self._searches.values()) - len(self._used)
         return cost
 
     def cost_so_far(self) -> Cost:
         """What the run has cost, searches that may still be used or dropped left out."""
-        metered = metered_calls(self.usage) if self.usage else []
+        metered = metered_calls(self.usage)
         return Cost(
             lm_calls=max(self._calls, len(metered)),  # a module of the user's own calls past the run
             **tokens_of(metered),

@@ -137,14 +137,11 @@ def _with_a_name(quotation: str, said: str, before: Sequence[str]) -> bool:
         return False
     spans = itertools.combinations(range(len(quoted) + 1), 2)
     names = [(start, end) for start, end in spans if end - start <= min(_NAME, len(quoted) - 2)]
-    for place, word in pronouns:
-        for start, end in names:
-            same = words[max(0, place - start) : place + 1 + len(quoted) - end] == [
-                *quoted[:start],
-                word,
-                *quoted[end:],
-            ]
-            if same and holds(" ".join([*before, *words[:place]]), [_POSSESSIVE.sub("", " ".join(quoted[start:end]))]):
+    for (place, word), (start, end) in itertools.product(pronouns, names):
+        there = words[max(0, place - start) : place + 1 + len(quoted) - end]
+        if there == [*quoted[:start], word, *quoted[end:]]:
+            name = _POSSESSIVE.sub("", " ".join(quoted[start:end]))
+            if holds(" ".join([*before, *words[:place]]), [name]):
                 return True
     return False
 

@@ -13,7 +13,7 @@ import dspy
 from raisf.evaluation.local_lms import lms_of
 from raisf.lm.adapter import CompactAdapter
 from raisf.lm.connect import adapter_for
-from raisf.lm.lists import plain
+from raisf.lm.lists import ASKS, plain
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import BudgetSpent
 from raisf.programs.program import MAX_QUESTION_CHARACTERS, check_question
@@ -42,6 +42,14 @@ _REMARK = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What was said before; the speaker is "user" or "assistant"."""
+
+    speaker: str
+    text: str
+
+
 def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
     given = dict(prediction.items())
     for name in given:
@@ -54,21 +62,22 @@ def _with_standalone(prediction: Any, standalone: str) -> dspy.Prediction:
 def _question_in(text: str) -> str:
     """The rewritten question without its label, and what the LM says about it."""
     parts = [clean(part) for part in re.split(r"\n\s*\n", _REMARK.sub("", text[: 2 * MAX_QUESTION_CHARACTERS]))]
-    asked = next((part for part in parts if part.rstrip(" *_\"'").endswith("?")), " ".join(filter(None, parts)))
+    asked = next((part for part in parts if part.rstrip(" *_\"'").endswith(ASKS)), " ".join(filter(None, parts)))
     return plain(_LABEL.sub("", asked))
 
 
-def _shortened(text: str) -> str:
-    """A turn's beginning, in one line."""
-    return clean(text)[:LONGEST_TURN]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What was said before; the speaker is "user" or "assistant"."""
-
-    speaker: str
-    text: str
+def _is_rewording(standalone: str, question: str, turns: Sequence[Turn]) -> bool:
+    """Whether what the LM wrote can be the question in other words."""
+    said = [turn.text for turn in turns if turn.speaker != "user"]
+    asked = [turn.text for turn in turns if turn.speaker == "user"][-1:]  # what was asked further back may come again
+    if normal(standalone) in {normal(text) for text in said + asked} - {normal(question)}:
+        return False
+    # "I would like to know where she was born" looks like a refusal too, and may be reworded.
+    if is_unknown(standalone) or (refuses(standalone) and not refuses(question)):
+        return False
+    if asks(question) and not asks(standalone):  # "No rewriting needed.", or the answer itself
+        return False
+    return len(standalone) <= MAX_QUESTION_CHARACTERS
 
 
 class Conversation(dspy.Module):
@@ -114,20 +123,14 @@ class Conversation(dspy.Module):
         check_question(question)
         if not turns or not self.rewords():
             return question
-        said = [f"{turn.speaker}: {_shortened(turn.text)}" for turn in turns[-MOST_TURNS:]]
+        said = [f"{turn.speaker}: {clean(turn.text)[:LONGEST_TURN]}" for turn in turns[-MOST_TURNS:]]
         try:
             with dspy.context(lm=self._lm()):
                 prediction = (run or Run()).ask(self.rewrite, turns=said, question=question)
         except BudgetSpent:
             return question
         standalone = _question_in(str(prediction.standalone)) if prediction else ""
-        asked = [turn for turn in turns if turn.speaker == "user"][-1:]  # what was asked further back may come again
-        said = [turn for turn in turns if turn.speaker != "user"]
-        repeats = normal(standalone) in {normal(turn.text) for turn in said + asked} - {normal(question)}
-        # "I would like to know where she was born" looks like a refusal too, and may be reworded.
-        declines = is_unknown(standalone) or (refuses(standalone) and not refuses(question))
-        states = asks(question) and not asks(standalone)  # "No rewriting needed.", or the answer itself
-        return question if repeats or declines or states or len(standalone) > MAX_QUESTION_CHARACTERS else standalone
+        return standalone if _is_rewording(standalone, question, turns) else question
 
     def rewords(self) -> bool:
         """Whether questions that refer to earlier turns are reworded; else each is asked as it stands."""

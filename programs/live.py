@@ -48,8 +48,8 @@ class Live:
     def start(self, changed: Callable[[], None]) -> None:
         """Begin; `changed` is called from any thread when there may be new events."""
         self.run.progress.changed = changed
-        self._began = True
         threading.Thread(target=self._context.run, args=(self._work,), daemon=True, name="raisf-question").start()
+        self._began = True  # not before: the system may give no more threads
 
     def stop(self) -> None:
         """Let no further call start, and end those to an endpoint that are under way."""

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import dspy
 from pydantic.fields import FieldInfo
 
+from raisf.lm.lists import ASKS
 from raisf.programs.questions import refuses
 
 
@@ -44,5 +45,5 @@ def _asks(texts: Sequence[object]) -> bool:
     if not any(refusals):
         return True
     questions = texts[: refusals.index(True)]
-    closed = all(refusals[len(questions) :]) and all(str(text).rstrip(" *`\"'").endswith("?") for text in questions)
-    return closed and len(questions) > 0
+    asked = bool(questions) and all(str(text).rstrip(" *`\"'").endswith(ASKS) for text in questions)
+    return asked and all(refusals[len(questions) :])

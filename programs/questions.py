@@ -3,15 +3,16 @@
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 from raisf.evaluation.confidence import UNKNOWN as UNKNOWN
-from raisf.evaluation.decomposition import REFERENCE
 from raisf.lm.labels import compatible
 from raisf.lm.lists import ASKS, plain
 from raisf.retrieval.corpus.splitting import NOT_SHORT, STOPS, WIDE_END
 from raisf.utils.text import clean
-from raisf.utils.wording import AUXILIARIES, INTERROGATIVES, UNSPACED
+from raisf.utils.wording import AUXILIARIES, INTERROGATIVES, REFERENCE, UNSPACED
+from raisf.utils.wording import fill as fill
+from raisf.utils.wording import filled as filled
 from raisf.utils.wording import is_yes_no as is_yes_no
 from raisf.utils.wording import normal as normal
 
@@ -125,13 +126,14 @@ def is_unknown(answer: str) -> bool:
     for short, full in _CONTRACTED:
         said = said.replace(short, full)
     small = _SMALL if said.startswith("i ") else ()  # "I Don't Want to Miss a Thing"
-    titled = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
+    capitals = [word[:1].isupper() for word in answer.split()[1:] if word not in small]
+    titled = bool(capitals) and all(capitals) and not answer.isupper()
     if {*said.split()} <= {UNKNOWN}:
         return True
     if said == "null" and "Null" in answer:  # German's zero
         return False
     explained = re.sub(rf"^{UNKNOWN} (?:[-—] )?", "", _ACCORDING.sub("", said))  # "Unknown. The passages do not say."
-    return not (titled and all(titled)) and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
+    return not titled and any(_NO_ANSWER.fullmatch(one) for one in (said, explained))
 
 
 def holds(text: str, answers: Iterable[str], spelling: Callable[[str], str] | None = None) -> bool:
@@ -247,13 +249,3 @@ def references(question: str, before: int) -> list[int]:
         Numbers counted from 1, ascending, each once.
     """
     return sorted({int(number) for number in REFERENCE.findall(question) if 0 < int(number) < before})
-
-
-def fill(question: str, answers: Mapping[int, str]) -> str:
-    """Put answers in the place of the references to them; other "#N" stay."""
-    return REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), question)
-
-
-def filled(questions: Sequence[str], answers: Sequence[str]) -> list[str]:
-    """Sub-questions with the answers of earlier ones put in the place of the references to them."""
-    return [fill(text, dict(enumerate(answers[:before], start=1))) for before, text in enumerate(questions)]

@@ -68,15 +68,9 @@ def build(name: str, retriever: Retriever | None = None, /, **options: Any) -> P
     """
     program = program_named(name)
     known = defaults(program)
-    for option, value in options.items():
+    for option in options:
         if option not in known:
             raise InputError(f"{name} has no option {option!r}: choose {', '.join(known)}")
-        switch = _parameters(program)[option].annotation == (bool | None)
-        if not (value is None or isinstance(value, bool) if switch else _fits(value, known[option])):
-            wanted = "a number" if known[option] is None else f"one like {known[option]!r}"
-            wanted = "true or false" if isinstance(known[option], bool) else wanted
-            wanted = "true, false or null" if switch else wanted
-            raise InputError(f"{option} is {value!r}: give {wanted}")
     if searches(program):
         options["retriever"] = retriever
     return program(**options)
@@ -114,12 +108,13 @@ def check_predictors(program: Program) -> None:
             )
     own = dict(program.named_predictors())
     for name, one in plain.named_predictors():
-        kinds = _kinds(own[name])
-        exchanged = [field for field, kind in _kinds(one).items() if kind != kinds[field]]
-        exchanged = [f"the type of {', '.join(exchanged)}"] if exchanged else []
-        exchanged += [f"the class {type(own[name]).__name__}"] if type(own[name]) is not type(one) else []
-        if exchanged:
-            raise InputError(f"{' and '.join(exchanged)} of {program.system}'s {name} would be lost: {own_class}")
+        kinds, lost = _kinds(own[name]), []
+        if typed := [field for field, kind in _kinds(one).items() if kind != kinds[field]]:
+            lost.append(f"the type of {', '.join(typed)}")
+        if type(own[name]) is not type(one):
+            lost.append(f"the class {type(own[name]).__name__}")
+        if lost:
+            raise InputError(f"{' and '.join(lost)} of {program.system}'s {name} would be lost: {own_class}")
     if given_forward(program) is not None:
         raise InputError(f"{program.system} was given another forward, which would be lost: {own_class}")
 
@@ -142,17 +137,6 @@ def about(program: type[Program]) -> tuple[str, str]:
     """What a program does, in a line, and the source that describes it: both from its docstring."""
     summary, _, rest = inspect.cleandoc(program.__doc__ or "").partition("\n")
     return summary, " ".join(rest.rpartition("Source:")[2].split())
-
-
-def _fits(value: Any, default: Any) -> bool:
-    """Whether a value is of the default's kind; an option without one is a number, or what the program has learnt."""
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(value, bool) and isinstance(default, bool)
-    if default is None:
-        return not isinstance(value, str)
-    if isinstance(default, float):
-        return isinstance(value, int | float)
-    return isinstance(value, type(default))
 
 
 def _parameters(program: type[Program]) -> dict[str, inspect.Parameter]:

@@ -43,8 +43,6 @@ def harmless(state: Any) -> tuple[dict[str, Any], list[str]]:
         raise InputError(f"this is no program's state: found {type(state).__name__}")
     kept, dropped = dict(state), []
     for name, predictor in state.items():
-        if name == OPTIONS and not isinstance(predictor, dict | None):
-            raise InputError(f"{name} in the saved program is {predictor!r:.80}: the file is damaged")
         if name in (OPTIONS, "metadata") or not isinstance(predictor, dict):
             continue
         kept[name] = _only(predictor, OF_PREDICTOR, name, dropped)

@@ -5,7 +5,7 @@ import os
 import socket
 from typing import Any
 
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, in_short
 
 KNOCK_SECONDS = 10.0
 """How long a head may take to accept a connection."""
@@ -28,11 +28,10 @@ def connect_ray(address: str) -> Any:
     try:
         _knock(address)
         ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)
+    except (OSError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"no Ray cluster answers at {address} ({said}): start one with `ray start --head`, and give its HOST:PORT, "
-            "or auto on one of its nodes"
+            f"no Ray cluster answers at {address} ({in_short(error)}): start one with `ray start --head`, and give its "
+            "HOST:PORT, or auto on one of its nodes"
         ) from error
     return ray
 

@@ -1,6 +1,7 @@
-"""How texts are worded: what two spellings have in common, where words begin, and what asks for yes or no."""
+"""How texts are worded: what two spellings have in common, what asks for yes or no, what names an earlier answer."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 # Only at the edges of a word: "3.5" and "C#" keep what tells them from "35" and "C".
 PUNCTUATION = ".,;:!?¿¡\"'`´‘’“”()[]…。？！、"  # noqa: RUF001 - these are what is meant
@@ -16,6 +17,8 @@ THAI = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 UNSPACED = CJK + THAI
 """Those of scripts that put no spaces between words, or none between a name and what belongs to it."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+REFERENCE = re.compile(rf"(?<![^\W{UNSPACED}])#(\d{{1,3}})(?!\d)")
+"""Where a sub-question names an earlier one, "#1". A longer number names none, nor does one of a word, "issue#1"."""
 
 
 def normal(text: str) -> str:
@@ -43,3 +46,13 @@ def is_yes_no(question: str) -> bool:
     # What follows a comma may as well go on with a statement: "Velm, a town, is part of which county?"
     whole = place > 0 or clauses[0][1:2] == ["you"]
     return not any(word in INTERROGATIVES for words in clauses for word in (words if whole else words[:2]))
+
+
+def fill(question: str, answers: Mapping[int, str]) -> str:
+    """Put answers in the place of the references to them; other "#N" stay."""
+    return REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), question)
+
+
+def filled(questions: Sequence[str], answers: Sequence[str]) -> list[str]:
+    """Sub-questions with the answers of earlier ones put in the place of the references to them."""
+    return [fill(text, dict(enumerate(answers[:before], start=1))) for before, text in enumerate(questions)]

@@ -79,7 +79,7 @@ def write_dataset(
         sources = {split: file_source(path) for split, path in files.items()}
     else:
         sources = hub_sources(benchmark, hub, config, revision)
-    wanted = {*(files or splits or ("test", *sources))}
+    wanted = {*(files or splits or sources)}
     wanted |= {"dev"} if "train" in wanted else set()
     origin = {
         split: "train" if split == "dev" and "dev" not in sources else split for split in SPLITS if split in wanted

@@ -62,16 +62,6 @@ class Question:
     answerable: bool = True
 
 
-def fill(sub_questions: list[str], sub_answers: list[str]) -> list[str]:
-    """The sub-questions with every "#1" replaced by the answer it stands for."""
-    filled = []
-    for text in sub_questions:
-        for number, answer in enumerate(sub_answers, start=1):
-            text = text.replace(f"#{number}", answer)
-        filled.append(text)
-    return filled
-
-
 def question_and_facts(
     region: Region, kind: str, rng: random.Random, fact: Fact | None = None
 ) -> tuple[Question, list[Fact]]:

@@ -6,7 +6,7 @@ A lesson is a list of (prompt, completion) pairs by one teacher: examples first,
 from collections.abc import Callable, Iterator
 
 from raisf.data.world.generator import Fact, ask, state
-from raisf.data.world.questions import MULTI_HOP, Question, fill
+from raisf.data.world.questions import MULTI_HOP, Question
 from raisf.lm.pocket.judging import (
     choose_passages,
     judge_need,
@@ -17,6 +17,7 @@ from raisf.lm.pocket.judging import (
     judge_use,
 )
 from raisf.lm.pocket.sampler import Lesson, LessonSampler, PromptCompletion, prompt_completion
+from raisf.utils.wording import filled
 
 
 def lessons(sampler: LessonSampler, count: int, start: bool = False, judging: bool = False) -> Iterator[Lesson]:
@@ -191,7 +192,7 @@ def recall_next(sampler: LessonSampler) -> PromptCompletion:
     known = sampler.known_multi_hop()
     question, facts = known or sampler.multi_hop()
     place = sampler.rng.randrange(len(facts))
-    asked = fill(question.sub_questions, question.sub_answers)[place]
+    asked = filled(question.sub_questions, question.sub_answers)[place]
     earlier = _facts(question, question.sub_answers)[:place]
     return prompt_completion({"question": asked, "facts": earlier}, {"answer": facts[place].object})
 
@@ -243,12 +244,12 @@ def _in_steps(sampler: LessonSampler) -> tuple[Question, list[Fact], list[str]]:
     if sampler.rng.random() < 0.25:
         fact = sampler.fact()
         return sampler.simple(sampler.world, fact), [fact], [ask(fact.relation, fact.subject)]
-    return question, facts, fill(question.sub_questions, question.sub_answers)
+    return question, facts, filled(question.sub_questions, question.sub_answers)
 
 
 def _facts(question: Question, answers: list[str]) -> list[str]:
     """The sub-questions and their answers as a program shows them."""
-    asked = fill(question.sub_questions, answers)
+    asked = filled(question.sub_questions, answers)
     return [f"{text} = {found}" for text, found in zip(asked, answers, strict=True)]
 
 

@@ -117,6 +117,6 @@ def shares(passages: Sequence[JudgedPassage], temperature: float = 1.0) -> list[
         Shi et al. 2023, section 3.2, over the cosines of their equation 1.
     """
     scores = [passage.score or 0.0 for passage in passages]
-    scale = max(1.0, *map(abs, scores)) * temperature if scores else temperature
+    scale = max([1.0, *map(abs, scores)]) * temperature
     weights = [math.exp((score - max(scores)) / scale) for score in scores]
     return [weight / sum(weights) for weight in weights]

@@ -160,12 +160,10 @@ class SelfRAG(Program):
         if is_unknown(answer) or not said.finished:
             return None
         support, useful = (
-            {token: said.probabilities[token] for token in group if token in said.probabilities}
+            sum(_TOKENS[token] * said.probabilities.get(token, 0.0) for token in group)
             for group in (SUPPORT, USEFULNESS)
         )
-        return self._scored(
-            answer, "", _fluency(said.logprobs), relevance, _worth(support, _TOKENS), _worth(useful, _TOKENS)
-        )
+        return self._scored(answer, "", _fluency(said.logprobs), relevance, support, useful)
 
     def _candidate(self, run: Run, question: str, passage: JudgedPassage) -> _Candidate | None:
         """The answer from one passage with its score; None where there is none."""
@@ -204,12 +202,12 @@ class SelfRAG(Program):
 
 def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
     """Ends the node with the best candidate."""
-    node.steps += [Step(generation=found.shown) for found in tries if found]
-    best = _best(tries)
-    if best is None:
+    found = [(number, candidate) for number, candidate in enumerate(tries, 1) if candidate]
+    node.steps += [Step(generation=candidate.shown) for _, candidate in found]
+    if not found:
         node.end("passages", f"from {counted(len(node.passages), 'passage')}, but none gave an answer")
         return
-    number, candidate = best
+    number, candidate = max(found, key=lambda pair: pair[1].score)  # the retriever's order breaks ties
     reason = f"from passage {number} of {len(node.passages)}, score {candidate.score:.2f}"
     node.end("passages", reason, candidate.answer)
     node.from_passage = number
@@ -217,12 +215,6 @@ def _choose(node: Node, tries: Sequence[_Candidate | None]) -> None:
     cite(node, candidate.evidence, [passage.prompt_text])
     if passage.judgement and node.grounded is not False:
         node.computed_confidence = passage.judgement.probability  # of this passage, not of the most relevant one
-
-
-def _best(tries: Sequence[_Candidate | None]) -> tuple[int, _Candidate] | None:
-    """The candidate of the highest score with its passage's number, from 1; the retriever's order breaks ties."""
-    found = [(number, candidate) for number, candidate in enumerate(tries, 1) if candidate]
-    return max(found, key=lambda pair: pair[1].score, default=None)
 
 
 def _write(run: Run, lm: LocalLM, prompts: Sequence[str], limit: int | None = None) -> list[Reflection]:

@@ -9,8 +9,8 @@ import pytest
 
 from raisf import data
 from raisf.data.questions import load_questions
-from raisf.data.world.questions import fill
 from raisf.utils.files import read_jsonl
+from raisf.utils.wording import filled
 
 ALMANAC = Path(data.__file__).parent / "almanac"
 SPLITS = ("train", "dev", "test")
@@ -44,7 +44,7 @@ def words(text: str) -> set[str]:
 
 def steps(row: dict) -> Iterator[tuple[str, str, str]]:
     """Of a question of several facts: the gold title, the filled sub-question and the sub-answer of each."""
-    return zip(row["gold_titles"], fill(row["sub_questions"], row["sub_answers"]), row["sub_answers"], strict=True)
+    return zip(row["gold_titles"], filled(row["sub_questions"], row["sub_answers"]), row["sub_answers"], strict=True)
 
 
 def test_articles_are_short_and_told_apart(articles: dict[str, dict]) -> None:

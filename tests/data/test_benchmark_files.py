@@ -260,18 +260,18 @@ def test_one_split_alone_can_be_had(repository: Path, tmp_path: Path):
     assert not (tmp_path / "o" / "train.jsonl").exists()
 
 
-def test_of_a_set_with_one_split_that_one_is_written_if_nobody_names_any(tmp_path: Path):
+@pytest.mark.parametrize(("split", "written"), [("validation", ["test"]), ("train", ["train", "dev"])])
+def test_of_a_set_with_one_split_that_one_is_written_if_nobody_names_any(split: str, written: list, tmp_path: Path):
     """PopQA has one on the hub: the user was told to leave out a split that she had not named."""
     (tmp_path / "hub").mkdir()
-    write_jsonl(tmp_path / "hub" / "validation.jsonl", [hub_row(number) for number in range(9)])
-    about = write_dataset("hotpotqa", tmp_path / "o", hub=str(tmp_path / "hub"), progress=False)
-    assert list(about["splits"]) == ["test"] and about["splits"]["test"]["questions"] == 9
+    write_jsonl(tmp_path / "hub" / f"{split}.jsonl", [hub_row(number) for number in range(9)])
+    made = write_dataset("hotpotqa", tmp_path / "o", hub=str(tmp_path / "hub"), progress=False)["splits"]
+    assert list(made) == written and sum(one["questions"] for one in made.values()) == 9
 
 
 def test_training_questions_alone_hold_none_of_the_test_split_that_is_not_written(tmp_path: Path):
     """What was learnt from them could be reported on the test split that is had later."""
-    folder = tmp_path / "hub"
-    folder.mkdir()
+    (folder := tmp_path / "hub").mkdir()
     for split, numbers in (("train", range(30)), ("validation", range(20, 35))):
         write_jsonl(folder / f"{split}.jsonl", [hub_row(number) for number in numbers])
     about = write_dataset("hotpotqa", tmp_path / "o", hub=str(folder), splits=["train"], progress=False)

@@ -16,10 +16,11 @@ from raisf.data.world.files import HOTPOT_PARAGRAPHS, write_world
 from raisf.data.world.generator import HOME_REGIONS, HOME_SEED, REGION_SIZE, region, regions
 from raisf.data.world.implicit import BEFORE, IMPLICIT
 from raisf.data.world.names import Names
-from raisf.data.world.questions import KINDS, fill, question_and_facts, questions
+from raisf.data.world.questions import KINDS, question_and_facts, questions
 from raisf.data.world.schema import RELATIONS
 from raisf.utils.errors import InputError
 from raisf.utils.files import read_json, read_jsonl
+from raisf.utils.wording import filled
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +99,9 @@ def test_every_gold_label_is_true(world: Path, split: str) -> None:
                 assert fact["object"] in passages[fact["passage"]]["text"]
         if row["hops"] > 1:
             assert row["sub_answers"] == [fact["object"] for fact in used]
-        filled = fill(row["sub_questions"], row["sub_answers"])
-        assert not any("#" in text for text in filled)
-        for text, fact in zip(filled, used, strict=False):
+        asked = filled(row["sub_questions"], row["sub_answers"])
+        assert not any("#" in text for text in asked)
+        for text, fact in zip(asked, used, strict=False):
             assert fact["subject"] in text
         assert row["answer"] == row["answers"][0] == right_answer(row, used)
 

@@ -69,6 +69,7 @@ def test_what_cannot_be_read_leaves_the_question_as_it_is() -> None:
         ("Who wrote\nthe book that won in 1990?", "Who wrote the book that won in 1990?"),
         ("What is Saturn V? I want to know how tall it is.", "What is Saturn V? I want to know how tall it is."),
         ("**Where was Ada Hill born?**\n\nI took her name.", "Where was Ada Hill born?"),
+        ("\u8c01\u662f\u5e02\u957f\uff1f\n\nI took her name.", "\u8c01\u662f\u5e02\u957f\uff1f"),
         ("The user asks where: Velm?", "The user asks where: Velm?"),
     ],
 )

@@ -1,12 +1,15 @@
 """Questions, answers and passages in languages that put no spaces between words, or write them in their own way."""
 
+import dspy
 import pytest
 
 from raisf.programs.citations import cite
+from raisf.programs.outputs import sensible
 from raisf.programs.questions import fill, first_sentence, holds, is_unknown, references, sentences
 from raisf.programs.trace import JudgedPassage, Node
 from raisf.retrieval.corpus.splitting import split_text
 from raisf.retrieval.passage import Passage
+from raisf.signatures.judges import Decomposition
 
 
 def cited(text: str, question: str, answer: str) -> Node:
@@ -21,6 +24,13 @@ def cited(text: str, question: str, answer: str) -> Node:
 def test_a_reference_stands_behind_a_letter_where_no_spaces_part_words(question: str) -> None:
     """The next hop asked for "#1" itself."""
     assert references(question, 2) == [1] and "Ada" in fill(question, {1: "Ada"})
+
+
+@pytest.mark.parametrize("mark", ["?", "\uff1f", "\u061f"])
+def test_questions_in_any_script_may_be_followed_by_what_ends_their_list(mark: str) -> None:
+    """The whole list was unreadable, and the question lost."""
+    said = dspy.Prediction(sub_questions=[f"A{mark}", f"#1{mark}", "No further questions."])
+    assert sensible(dspy.Predict(Decomposition), said, {})
 
 
 @pytest.mark.parametrize("question", ["Who fixed issue#1?", "Was heißt C#1?", "Wo ist Süd#1?", "Who sang #1000?"])

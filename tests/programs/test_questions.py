@@ -184,6 +184,7 @@ def test_an_article_before_unknown_makes_no_answer_of_it():
         ),
         "As of my last update in 2023, I do not have that information.",
         *("Unknown. The passages do not say.", "Unknown: it is not stated", "unknown — not mentioned", "N.A."),
+        *("NOT MENTIONED", "NOT FOUND IN THE PASSAGES.", "I DON'T KNOW"),
     ],
 )
 def test_a_refusal_in_other_words_is_no_answer(answer: str):

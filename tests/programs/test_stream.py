@@ -273,3 +273,21 @@ def test_weights_are_read_in_no_questions_seconds(monkeypatch: pytest.MonkeyPatc
         program.set_lm(connect("pocket"))
         trace = ask()
         assert trace.root.route != "budget" and trace.cost.seconds < 3
+
+
+def test_a_question_whose_thread_could_not_start_gives_its_place_back(
+    shelf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service whose system gave no more threads counted it as under way for ever."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    program, ended = RAISF(shelf), list[str]()
+    program.set_lm(ScriptedLM({}))
+    live = program.live("Who?")
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        live.start(lambda: None)
+    live.when_ended(lambda: ended.append("over"))
+    assert ended == ["over"]

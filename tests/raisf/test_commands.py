@@ -170,7 +170,7 @@ def test_collect_writes_the_judges_rows_and_refuses_a_test_split_that_overlaps(h
 def test_any_option_of_a_program_can_be_set(home, question, capsys):
     argv = ["ask", question, "--program", "blendfilter", "--index", home / "index"]
     plain = run_json(capsys, *argv)
-    less = run_json(capsys, *argv, "--set", "use_internal=false", "--set", "k=2")
+    less = run_json(capsys, *argv, "--set", "use_internal=False", "--set", "max_calls=None", "--set", "k=2")
     assert less["trace"]["cost"]["lm_calls"] < plain["trace"]["cost"]["lm_calls"]
     assert all(len(step["passages"]) <= 2 for step in less["trace"]["root"]["steps"])
 
@@ -178,9 +178,9 @@ def test_any_option_of_a_program_can_be_set(home, question, capsys):
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ("use_internal=maybe", "use_internal is 'maybe': give true or false"),
-        ("k=many", "k is 'many': give one like 5"),
-        ("max_calls=few", "max_calls is 'few': give a number"),
+        ("use_internal=maybe", "use_internal is 'maybe': give True or False"),
+        ("k=many", "k is 'many': give a whole number, 1 or more"),
+        ("max_calls=few", "max_calls is 'few': give a whole number, 1 or more, or None for no limit"),
         ("index=elsewhere", "blendfilter has no option 'index'"),
         ("nonsense", "expected NAME=VALUE"),
     ],

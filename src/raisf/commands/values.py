@@ -62,14 +62,14 @@ def share(text: str) -> float:
 
 
 def switch(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value a number, true, false or null as in JSON, else a text."""
+    """NAME=VALUE, the value a number, true, false or null as in JSON (or as in Python), else a text."""
     name, given, value = text.partition("=")
     if not given or not name:
         raise click.BadParameter(f"expected NAME=VALUE, found {text!r}")
     try:
         found = json.loads(value)
     except (ValueError, RecursionError):
-        found = value
+        found = {"True": True, "False": False, "None": None}.get(value, value)
     if isinstance(found, list | dict):
         raise click.BadParameter(f"expected a number, true, false, null or a text, found {value}")
     return name, found

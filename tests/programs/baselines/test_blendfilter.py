@@ -96,7 +96,7 @@ def test_the_filter_in_one_call_is_an_option_and_what_the_pocket_models_read(ask
 
 def test_options_that_may_be_left_open_take_true_false_and_null_only(library):
     assert build("blendfilter", library({}), yes_no=True, filter_steps=None).yes_no is True
-    with pytest.raises(InputError, match="yes_no is 'yes': give true, false or null"):
+    with pytest.raises(InputError, match="yes_no is 'yes': give True or False"):
         build("blendfilter", library({}), yes_no="yes")
 
 
