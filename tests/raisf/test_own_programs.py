@@ -7,6 +7,8 @@ import pytest
 import raisf
 from raisf import cli
 from raisf.data.questions import load_questions
+from raisf.experiments.opening import LMChoice, open_program
+from raisf.experiments.own import load_class
 from raisf.utils.files import read_json
 from tests.raisf.conftest import run_json
 from tests.scripted import ScriptedLM
@@ -147,6 +149,15 @@ def test_it_is_compiled_and_its_artifact_is_opened_by_naming_the_class(home, cap
     argv = ["compare", "--programs", "rag,mine=mine.rag:Wrapped@artifact", "--index", "index", "--k", "2"]
     found = run_json(capsys, *argv, "--test", "world/test.jsonl", "--out", "report2", "--no-judges")
     assert list(found["programs"]) == ["rag", "mine"]
+
+
+def test_where_the_lm_of_its_artifact_is_served_can_be_said(home):
+    """--api-base was dropped, and asked for."""
+    program = load_class("mine.rag:OurKind")()
+    program.set_lm(raisf.connect("openai/x", api_base="http://127.0.0.1:9/v1"))
+    raisf.save(program, "elsewhere")
+    there = LMChoice(api_base="http://127.0.0.1:10/v1")
+    assert open_program("mine.rag:OurKind@elsewhere", lm=there).answer.lm.api_base == there.api_base
 
 
 WRONG = {

@@ -122,6 +122,11 @@ class LMChoice:
         self.limit()
         return None if self.spec is None else self.open()
 
+    @property
+    def own_served_at(self) -> str | None:
+        """Where an artifact's own language model is served; None where there is a spec, or nobody says."""
+        return self.api_base if self.spec is None else None
+
 
 def _remote(spec: str) -> bool:
     base = spec.partition("@")[0]  # what follows is a LoRA adapter's folder
@@ -198,7 +203,7 @@ def open_program(
             raise own.without_index(ZERO_SHOT)
         name = default_program(lm, index, questions)
     if own.is_own(name) and "@" in name:
-        return own.open_artifact(name, lm.instead_of(name), _open_index(index, where), options)
+        return own.open_artifact(name, lm.instead_of(name), lm.own_served_at, _open_index(index, where), options)
     if own.is_own(name):
         kind = own.load_class(name)
         program = own.make(name, kind, lambda: _open_index(index, where), options, given=index is not None)
@@ -267,8 +272,7 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
 
     if folder in SHIPPED and lm.spec is None and given({**lm.options, "api_base": None}):
         lm = replace(lm, spec=folder)  # it is called after its LM, whose options these are
-    api_base = lm.api_base if lm.spec is None else None
-    compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base)
+    compiled: Any = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=lm.own_served_at)
     for _, predictor in compiled.named_predictors():
         predictor.lm = predictor.lm and _forgetful(predictor.lm)
     if not options:

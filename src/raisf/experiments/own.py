@@ -35,12 +35,13 @@ def artifact_name(program: str, folder: Path) -> str:
     return f"{program.partition('@')[0]}@{folder}" if is_own(program) else str(folder)
 
 
-def open_artifact(name: str, lm: Any, retriever: Any, options: dict[str, Any]) -> Any:
+def open_artifact(name: str, lm: Any, api_base: str | None, retriever: Any, options: dict[str, Any]) -> Any:
     """The program of `package.module:Class@FOLDER`.
 
     Args:
         name: Just that.
         lm: The LM, instead of the artifact's; None: that.
+        api_base: Where the artifact's own is served, if that is said.
         retriever: What it searches, instead of the artifact's index; None: that.
         options: Of the program's constructor: there must be none.
 
@@ -53,7 +54,7 @@ def open_artifact(name: str, lm: Any, retriever: Any, options: dict[str, Any]) -
     if options:
         raise InputError(f"{next(iter(options))} cannot be changed: {folder} keeps the options it was compiled with")
     kind = load_class(class_name)
-    program: Any = load(Path(folder), lm=lm, retriever=retriever, program=kind)
+    program: Any = load(Path(folder), lm=lm, retriever=retriever, api_base=api_base, program=kind)
     program.source_sha256 = _source_hash(kind, class_name)
     return program
 
