@@ -1,6 +1,7 @@
 """An artifact's judges as LoRA modules of one server: each asks its own, and says there what it says in the process."""
 
 import contextlib
+import shlex
 import socket
 import threading
 from pathlib import Path
@@ -16,10 +17,12 @@ from transformers import AutoModelForCausalLM
 from raisf.lm import pocket
 from raisf.lm.connect import adapter_for, connect
 from raisf.lm.local.model import LocalLM
+from raisf.optimize.adapters import readme
 from raisf.optimize.artifact import load, save
 from raisf.optimize.served import _bases
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.files import write_json
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 MODULES = ("know", "relevant")
@@ -127,6 +130,19 @@ def test_the_readme_says_how_it_is_served_and_asked(artifact: Path) -> None:
     assert "vllm serve BASE --enable-lora --max-loras 2 --max-lora-rank 8" in text
     assert "--lora-modules know=adapters/know relevant=adapters/relevant" in text
     assert 'raisf.load("THIS_FOLDER", api_base="http://127.0.0.1:8000/v1")' in text
+
+
+def test_the_commands_of_the_readme_are_whole_in_a_shell_whatever_predictors_are_called(tmp_path: Path) -> None:
+    """Of parts['a'].know a shell took the quotation marks away, and no predictor found its module."""
+    name = "parts['a'].know"
+    write_json(tmp_path / "adapters" / name / "adapter_config.json", {"r": 4})
+    text = readme("mine", {name: {"kind": "lora", "sha256": "0", "base": "local/base#1"}}, tmp_path)
+    asked = [
+        shlex.split(line, comments=False)
+        for line in text.splitlines()
+        if "lora-modules" in line or "lora-paths" in line
+    ]
+    assert [words[-1] for words in asked] == [f"{name}=adapters/{name}"] * 2
 
 
 def test_chat_adapters_ask_the_chat_endpoint(llamas: Any, tmp_path: Path) -> None:
