@@ -123,12 +123,12 @@ def connect(
     provider, _, model = spec.partition("/")
     if not provider or not model:
         raise InputError(f"unknown language model {spec!r}: choose {SPECS}")
-    _check_url(provider, api_base)
+    check_url(provider, api_base)
     # Without this the list of prices, which nobody here asks for, is looked up on the net before the first answer.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     engine = Endpoint(spec, api_base, num_retries, timeout, completions, probabilities)
     if api_base is None and engine.place:
-        _check_url(provider, engine.place, f"the address of {provider} in the environment")
+        check_url(provider, engine.place, f"the address of {provider} in the environment")
     if completions and (adapter not in ("compact", "pocket") or engine.place is None):
         raise InputError("completions: give --api-base, and --adapter compact or pocket, which write text to continue")
     _check_provider(engine.plain)
@@ -169,7 +169,8 @@ def _is_path(spec: str) -> bool:
         return False
 
 
-def _check_url(provider: str, api_base: str | None, what: str = "--api-base") -> None:
+def check_url(provider: str, api_base: str | None, what: str = "--api-base") -> None:
+    """Raise InputError for an endpoint's address that is no URL, or has what would not be sent or would be told."""
     if api_base is None:
         return
     if not isinstance(api_base, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not be checked

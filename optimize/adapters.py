@@ -1,5 +1,6 @@
 """The trained weights of an artifact: LoRA adapters, probes or whole models in folders of their own, with hashes."""
 
+import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -228,7 +229,7 @@ def readme(system: str, kept: dict[str, Any], made: Path) -> str:
             "vLLM and SGLang cannot serve a probe, so such a program runs in the process only (`raisf serve` does).",
         ]
     if adapters and not probes:
-        modules = [f"{name}={ADAPTERS}/{name}" for name in adapters]
+        modules = [shlex.quote(f"{name}={ADAPTERS}/{name}") for name in adapters]
         base = kept[next(iter(adapters))]["base"].removeprefix(PREFIX).rpartition("#")[0]
         text += [
             "",

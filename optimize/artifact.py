@@ -151,9 +151,9 @@ def load(
             weights of their own keep these, and take it as their base if it is the very same one.
         retriever: Instead of the index it was compiled with: a retriever, or an index folder. Any corpus will do, it is
             your choice; the artifact's own index must be the very same one.
-        api_base: URL of the endpoint that serves the LM it was compiled with. Of an artifact that was made with a model
-            in the process: each predictor with a LoRA adapter asks the module of its own name there, the others the
-            base (`raisf.optimize.served`).
+        api_base: URL of the endpoint that serves the LM it was compiled with, or the one that `lm` names. Of an
+            artifact that was made with a model in the process: each predictor with a LoRA adapter asks the module of
+            its own name there, the others the base (`raisf.optimize.served`).
         program: The class of a program of the user's own, which is made with the numbers and switches that were saved;
             or an instance that was made with the same, and stays as it is. Not needed where that class is imported and
             wants no other arguments but a retriever. An artifact chooses no code to import. Where the artifact kept no
@@ -167,6 +167,8 @@ def load(
     named, folder = folder, shipped_folder(str(folder)) if str(folder) in SHIPPED_PROGRAMS else Path(folder)
     if lm is not None and not isinstance(lm, str | dspy.BaseLM):
         raise InputError(f"the LM is {lm!r:.80}: give a dspy.LM, or a spec such as 'openai/gpt-4o-mini'")
+    if api_base is not None and isinstance(lm, dspy.BaseLM):
+        raise InputError(f"{lm.model} knows where it is asked: leave out api_base, or give it to raisf.connect")
     while True:
         before = _stamp(folder)
         try:

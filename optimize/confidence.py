@@ -76,33 +76,15 @@ def fit_confidence(
     made: Any = copy_of(program)
     fitted = program_within(made, RAISF, f"{type(program).__name__} has no confidence to calibrate: take ra-isf")
     check_own_forwards(program)
-    least, fitted.min_confidence = fitted.min_confidence, 0.0
-    fitted.confidence_slope, fitted.confidence_offset = 1.0, 0.0
-    leave_traces(fitted)
-
-    def sure_of(example: dspy.Example, run: dspy.Prediction) -> tuple[str, tuple[float, float]] | None:
-        trace = trace_of(run)
-        if trace is None or trace.root.confidence is None:
-            return None
-        return question_id(example), (score_of(metric, example, run.prediction), trace.root.confidence)
-
-    with progress_bar(progress) as bar:
-        task = bar.add_task("confidence", total=len(valset), score="")
-        asked = functools.partial(with_traces, made)
-        answers = results(asked, valset, sure_of, threads=threads, tell=lambda _: bar.update(task, advance=1))
-    del vars(fitted)["_run"]
-    fitted.min_confidence = least
-    found: dict[str, tuple[float, float]] = {}
-    for place, (name, pair) in enumerate(filter(None, answers)):  # questions of two files may have the same ids
-        found[name if name not in found else f"{name} in place {place}"] = pair
-    names = sorted(found)
-    right, sure = np.array([found[name][0] for name in names]), np.array([found[name][1] for name in names])
-    if len(names) < LEAST:
+    found = _asked(made, fitted, valset, metric, threads, progress)
+    if len(found) < LEAST:
         raise InputError(
-            f"{len(names)} of {len(valset)} answers have a confidence, and {LEAST} are needed: give more validation "
+            f"{len(found)} of {len(valset)} answers have a confidence, and {LEAST} are needed: give more validation "
             "questions, or an LM that gives probabilities; a module that asks its RA-ISF more than once a question has "
             "to hand on the trace of its answer"
         )
+    names = sorted(found)
+    right, sure = np.array([found[name] for name in names]).T
     slope, offset = platt(right, sure)
     fitted.confidence_slope, fitted.confidence_offset = slope, offset
     report = {
@@ -119,6 +101,35 @@ def fit_confidence(
     made.compile_report = {**(getattr(program, "compile_report", None) or {}), "confidence": report}
     note_learnt(made, program, valset)
     return made
+
+
+def _asked(
+    module: dspy.Module, program: RAISF, valset: Sequence[dspy.Example], metric: Metric, threads: int, progress: bool
+) -> dict[str, tuple[float, float]]:
+    """By question, what the module's answer is worth, and how sure its program is, as far as that says so.
+
+    The program keeps no answer back meanwhile, and its confidence is left unscaled.
+    """
+    least, program.min_confidence = program.min_confidence, 0.0
+    program.confidence_slope, program.confidence_offset = 1.0, 0.0
+    leave_traces(program)
+
+    def sure_of(example: dspy.Example, run: dspy.Prediction) -> tuple[str, tuple[float, float]] | None:
+        trace = trace_of(run)
+        if trace is None or trace.root.confidence is None:
+            return None
+        return question_id(example), (score_of(metric, example, run.prediction), trace.root.confidence)
+
+    with progress_bar(progress) as bar:
+        task = bar.add_task("confidence", total=len(valset), score="")
+        asked = functools.partial(with_traces, module)
+        answers = results(asked, valset, sure_of, threads=threads, tell=lambda _: bar.update(task, advance=1))
+    del vars(program)["_run"]
+    program.min_confidence = least
+    found: dict[str, tuple[float, float]] = {}
+    for place, (name, pair) in enumerate(filter(None, answers)):  # questions of two files may have the same ids
+        found[name if name not in found else f"{name} in place {place}"] = pair
+    return found
 
 
 def _held_out(right: np.ndarray, sure: np.ndarray) -> np.ndarray:

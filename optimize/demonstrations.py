@@ -16,8 +16,7 @@ from raisf.optimize.judges.judge_data import decomposition_examples, passage_exa
 from raisf.optimize.judges.labels import Labels, know_labels
 from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, decomposes_first, reasoned_role, role_of
 from raisf.optimize.judges.weighed import balanced
-from raisf.optimize.within import owners
-from raisf.programs.program import Program
+from raisf.optimize.within import owned, owners
 from raisf.retrieval.adapting import searched
 from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import (
@@ -96,7 +95,7 @@ def collect_rows(
         InputError: A judge has rows of one verdict only or none (if strict).
         LMError: The LM failed on ten questions in a row, or most of its replies cannot be read.
     """
-    rows, taught = Rows(), taught or {}
+    rows, taught, ours = Rows(), taught or {}, owned(program)
     owner_of, roles = owners(program), {name: role_of(one) for name, one in program.named_predictors()}
     judging = {id(owner_of[name]) for name, role in roles.items() if role in JUDGED and _in_use(owner_of[name], role)}
     wanted = roles.keys() if names is None else {*names, *_told_by(names, roles, owner_of)}
@@ -104,9 +103,9 @@ def collect_rows(
     for name, predictor in program.named_predictors() if trainset else ():
         owner, role = owner_of[name], roles[name]
         reasoned = reasoned_role(predictor)
-        if reasoned in JUDGE_ROLES and isinstance(owner, Program) and _in_use(owner, reasoned):
+        if reasoned in JUDGE_ROLES and name in ours and _in_use(owner, reasoned):
             rows.missing[name] = InputError("it reasons before its answer, and gold has no reasonings")
-        strange = only_ours and not isinstance(owner, Program)
+        strange = only_ours and name not in ours
         if not _in_use(owner, role) or strange or name not in wanted:
             continue
         if role is Decomposition:
@@ -149,7 +148,7 @@ def answered(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
 def judges(program: dspy.Module) -> list[str]:
     """The names of our programs' predictors that judge or decompose, as far as the switches let them be asked."""
     roles = {name: role_of(predictor) for name, predictor in program.named_predictors()}
-    ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
+    ours = owned(program)
     return [name for name, role in roles.items() if role in JUDGE_ROLES and name in ours and _in_use(ours[name], role)]
 
 

@@ -39,36 +39,41 @@ def identity_of(program: dspy.Module, *functions: Callable[..., Any]) -> dict[st
 
 
 def _identity_of(program: dspy.Module, functions: Sequence[Any], told: set[int]) -> dict[str, Any]:
-    """See `identity_of`; `told` are the ids of the modules that have been told already."""
-    told.add(id(program))
+    """See `identity_of`; `told` are the ids of the modules that have been told already, and grows."""
     modules = [program, *(one for one in programs_within(program) if one is not program)]
     parts = [*modules, *(one for _, one in program.named_sub_modules() if one not in modules)]
+    told |= set(map(id, parts))
     kinds = dict.fromkeys(kind for part in parts for kind in type(part).__mro__)
-    ours = [kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins"))]
-    answering = _asked_of(program)
-    finding = [one for one in program.parameters() if not isinstance(one, dspy.Module)]  # a dspy.Retrieve of hers
     kept = [_kept(part) for part in parts]
     given = [one for one in _met(kept) if not isinstance(one, dspy.Module)]
-    hidden = _met(
-        [[one for name, one in held.items() if name[0] == "_"] for held in kept]
-    )  # which no description tells
+    private = [[one for name, one in held.items() if name[0] == "_"] for held in kept]
+    hidden = _met(private)  # which no description tells
+    answering = _asked_of(program)
+    finding = [one for one in program.parameters() if not isinstance(one, dspy.Module)]  # a dspy.Retrieve of hers
     hers = _classes([*answering, *functions, *finding, *given])
-    within = [code for kind in ours for made in vars(kind).values() for code in _functions(made)]
-    beneath = [code for kind in hers for made in vars(kind).values() for code in _functions(made)]
-    beneath += filter(inspect.isfunction, answering)
-    described = [describe(module) for module in modules]
-    run = [*within, *beneath, *functions, *filter(inspect.isfunction, hidden)]
+    within = _methods(kind for kind in kinds if not kind.__module__.startswith(("dspy.", "builtins")))
+    called = [*filter(inspect.isfunction, answering), *functions, *filter(inspect.isfunction, hidden)]
+    run = [*within, *_methods(hers), *called]
     helpers, named = _reached([*run, *filter(inspect.isfunction, given)])
     for kind in dict.fromkeys([*kinds, *hers]):
         helpers |= _constants(kind)
-    told |= set(map(id, parts))
-    asks = list({id(one): one for one in (*_held([*functions, hidden]), *named) if id(one) not in told}.values())
+    held = (*(one for one in _met([*functions, hidden]) if isinstance(one, dspy.Module)), *named)
+    asks = list({id(one): one for one in held if id(one) not in told}.values())
     told |= set(map(id, asks))
-    # By a metric that is a judge, say.
-    asked = dspy.settings.lm if any(map(_of_a_user, [*within, *functions])) else None
-    found = {"programs": described, "code": [code_of(one) for one in run], "asked": describe_lm(asked)}
+    # A function of hers, such as a metric that is a judge, may ask the LM of DSPy's settings.
+    lm = dspy.settings.lm if any(map(_of_a_user, [*within, *functions])) else None
+    found = {
+        "programs": [describe(module) for module in modules],
+        "code": [code_of(one) for one in run],
+        "asked": describe_lm(lm),
+    }
     found |= {"helpers": helpers} if helpers else {}
     return found | ({"asks": [_identity_of(one, (), told) for one in asks]} if asks else {})
+
+
+def _methods(kinds: Iterable[type[Any]]) -> list[Any]:
+    """The functions in classes."""
+    return [code for kind in kinds for made in vars(kind).values() for code in _functions(made)]
 
 
 def _asked_of(program: dspy.Module) -> list[Any]:
@@ -85,11 +90,6 @@ def _classes(objects: Sequence[Any]) -> list[type[Any]]:
     """The user's own classes that objects are, or are of; of a bound method, that its object is of."""
     kinds = [one if isinstance(one, type) else type(getattr(one, "__self__", one)) for one in objects]
     return [kind for kind in dict.fromkeys(base for one in kinds for base in one.__mro__) if is_own(kind)]
-
-
-def _held(functions: Sequence[Any]) -> list[dspy.Module]:
-    """The modules that functions are, or have at hand."""
-    return [one for one in _met(functions) if isinstance(one, dspy.Module)]
 
 
 def _met(values: Sequence[Any]) -> list[Any]:

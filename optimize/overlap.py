@@ -92,7 +92,7 @@ def note_learnt(made: dspy.Module, learner: dspy.Module, *sets: Sequence[dspy.Ex
 
 def asked_with_parts(example: dspy.Example) -> list[str]:
     """What an example asks, and its gold sub-questions: what judges alone are asked about it."""
-    return [asked_text(example), *(step.question for step in (steps(example)[1:] if "question" in example else []))]
+    return [asked_text(example), *(step.question for step in steps(example)[1:])]
 
 
 def _own_id(example: dspy.Example) -> str | None:

@@ -1,5 +1,6 @@
 """An artifact whose weights a server holds: each predictor asks its own LoRA module there, all at one URL."""
 
+import http.client
 import json
 import os
 import urllib.error
@@ -9,10 +10,9 @@ from typing import Any
 
 import dspy
 
-from raisf.lm.connect import connect
+from raisf.lm.connect import check_url, connect
 from raisf.optimize.manifest import KeptLM, Manifest
 from raisf.utils.errors import InputError, LMError
-from raisf.utils.urls import without_secrets
 
 SECONDS = 30
 """How long the server may take to say what it serves."""
@@ -39,9 +39,9 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
             f"the artifact {folder} has a whole model of its own for {whole[0]!r}, no LoRA adapter: leave out "
             "--api-base (api_base=), or serve each model and set program.PREDICTOR.lm"
         )
+    check_url("openai", api_base)
     models = _models(api_base)
-    place = without_secrets(api_base)
-    modules = {name: _module(name, models, place, folder) for name in manifest.weights}
+    modules = {name: _module(name, models, api_base, folder) for name in manifest.weights}
     bases = _bases(models, set(modules.values()))
     lms: dict[str, dspy.LM] = {}
     for entry in manifest.lms:
@@ -49,11 +49,11 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
             model = modules.get(name) or next(iter(bases), None)
             if name not in modules and len(bases) > 1:
                 raise InputError(
-                    f"{place} serves several models beside the modules ({', '.join(bases[:5])}) and does not say which "
-                    "is their base: serve it alone, or set program.PREDICTOR.lm"
+                    f"{api_base} serves several models beside the modules ({', '.join(bases[:5])}) and does not say "
+                    "which is their base: serve it alone, or set program.PREDICTOR.lm"
                 )
             if model is None:
-                raise InputError(f"{place} serves no base model beside the modules {', '.join(modules.values())}")
+                raise InputError(f"{api_base} serves no base model beside the modules {', '.join(modules.values())}")
             lms[name] = _open(entry, model, api_base, name in modules)
     return lms
 
@@ -72,28 +72,29 @@ def _open(entry: KeptLM, model: str, api_base: str, trained: bool) -> dspy.LM:
     return entry.settings.told(connect(f"openai/{model}", api_base, **options))
 
 
-def _module(name: str, models: list[dict[str, Any]], place: str, folder: Path) -> str:
+def _module(name: str, models: list[dict[str, Any]], api_base: str, folder: Path) -> str:
     for model in models:
         if model["id"] == name or model["id"].endswith(f":{name}"):
             return model["id"]
     raise InputError(
-        f"{place} serves {', '.join(one['id'] for one in models) or 'nothing'}, and no LoRA module {name!r}: "
+        f"{api_base} serves {', '.join(one['id'] for one in models) or 'nothing'}, and no LoRA module {name!r}: "
         f"{folder / 'README.md'} has the command that serves the artifact's"
     )
 
 
 def _models(api_base: str) -> list[dict[str, Any]]:
-    key = os.environ.get("OPENAI_API_KEY") or "none"
+    # Stripped, as whoever refuses a header with a line's end repeats it.
+    key = os.environ.get("OPENAI_API_KEY", "").strip() or "none"
     url = f"{api_base.rstrip('/')}/models"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
     try:
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
-            found = [one for one in json.load(response)["data"] if isinstance(one["id"], str)]
+            return [one for one in json.load(response)["data"] if isinstance(one["id"], str)]
     except urllib.error.HTTPError as error:
-        raise LMError(f"{without_secrets(url)} answers HTTP {error.code}: is --api-base right, up to /v1?") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        refused = error.code in (401, 403)
+        remedy = "check OPENAI_API_KEY in the environment" if refused else "is --api-base right, up to /v1?"
+        raise LMError(f"{url} answers HTTP {error.code}: {remedy}") from error
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise LMError(
-            f"{without_secrets(url)} does not say what is served ({error}): is the server running, and --api-base "
-            "right?"
+            f"{url} does not say what is served ({error!r}): is the server running, and --api-base right?"
         ) from error
-    return found

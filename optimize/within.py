@@ -38,6 +38,11 @@ def owners(module: dspy.Module) -> dict[str, dspy.Module]:
     return {name: of.get(id(predictor), module) for name, predictor in module.named_predictors()}
 
 
+def owned(module: dspy.Module) -> dict[str, Program]:
+    """The same of those predictors that belong to a program of ours."""
+    return {name: owner for name, owner in owners(module).items() if isinstance(owner, Program)}
+
+
 def program_within(module: dspy.Module, kind: type[P], missing: str) -> P:
     """The one program of a kind in a module, perhaps the module itself.
 

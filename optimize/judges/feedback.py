@@ -12,8 +12,7 @@ from raisf.evaluation.metrics import exact_match
 from raisf.optimize.demonstrations import Rows, answered
 from raisf.optimize.judges.judge_data import Step, steps_asked
 from raisf.optimize.judges.predictor_roles import decomposes_first, role_of
-from raisf.optimize.within import owners
-from raisf.programs.program import Program
+from raisf.optimize.within import owned
 from raisf.signatures.answers import ComposedAnswer, DirectAnswer, GroundedAnswer, PassageAnswer
 from raisf.signatures.judges import AnswerTruth, Decomposition, ListwiseRelevance, PassageRelevance, SelfKnowledge
 from raisf.utils.text import answer_text
@@ -50,7 +49,7 @@ class Feedback:
         score: Callable[..., float] = exact_match,
     ):
         self._score = score
-        self._ours = {name: owner for name, owner in owners(program).items() if isinstance(owner, Program)}
+        self._ours = owned(program)
         self._steps: dict[str, Step] = {}
         self._parts: dict[str, list[str]] = {}
         self._known: dict[str, str] = {}

@@ -70,7 +70,9 @@ class Step:
 
 
 def steps(example: dspy.Example) -> list[Step]:
-    """The training question and its gold sub-questions, as the judges meet them."""
+    """The training question and its gold sub-questions, as the judges meet them; none where something else is asked."""
+    if "question" not in example:  # by a module of the user's own
+        return []
     by_id = bool(example.get("gold_pids"))
     gold = list(map(composed, example.get("gold_pids") or example.get("gold_titles") or []))
     asked, found = list(example.get("sub_questions") or []), [str(a) for a in example.get("sub_answers") or []]

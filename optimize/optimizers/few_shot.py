@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import dspy
+from rich.progress import Progress
 
 from raisf.evaluation.identity import HUNG
 from raisf.lm.connect import connect
@@ -150,29 +151,8 @@ class Prompting(Optimizer):
         return [self.name, own] + ([self.judge_rows.identity()] if self.judge_rows else [])
 
     def _compile(self, task: Compilation) -> Any:
-        sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
-        taught = None
         with progress_bar(self.progress) as bar:
-            labelling = bar.add_task("labelling", total=None, score="")
-            if self.judge_rows is not None:
-                self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
-                taught, _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
-            rows = collect_rows(
-                task.student,
-                sample,
-                labels=self.labels,
-                threads=self.threads,
-                strict=self.strict,
-                journal=task.journal,
-                taught=taught,
-            )
-            bar.remove_task(labelling)
-            if self.gold_alone and not rows.of:
-                raise InputError(
-                    "no predictor of this program can be shown what is right by gold alone: choose the strategy "
-                    "'bootstrap' (--strategy bootstrap), which shows steps of its own right runs"
-                )
-            draws = Draws(task, self, sample, rows)
+            draws = self._draws(task, bar)
             selection = Selection(task.valset, self.metric, task.journal, task.calls, self.threads, bar)
             if task.valset:
                 selection.score(GIVEN if _has_learnt(task.student) else ZERO_SHOT, task.student)
@@ -181,9 +161,39 @@ class Prompting(Optimizer):
             else:
                 best = with_prompts(task.student, draws.kept(self.name, lambda: self._draw(draws)))
         compiled: Any = copy_of(best)
-        given, now = prompts_of(task.student), prompts_of(compiled)
-        told = {name: prompts["instructions"] for name, prompts in now.items()}
-        compiled.compile_report = {
+        compiled.compile_report = self._report(compiled, draws, selection)
+        return compiled
+
+    def _draws(self, task: Compilation, bar: Progress) -> Draws:
+        """What demonstrations are drawn from: the judges' rows of a sample of the training questions."""
+        sample = up_to(task.trainset, JUDGE_QUESTIONS, Random(self.seed))
+        labelling = bar.add_task("labelling", total=None, score="")
+        taught = None
+        if self.judge_rows is not None:
+            self.judge_rows.tell_of_others(task.student, task.trainset, task.valset)
+            taught, _ = self.judge_rows.parts(task.trainset, task.valset, hold_out=False)
+        rows = collect_rows(
+            task.student,
+            sample,
+            labels=self.labels,
+            threads=self.threads,
+            strict=self.strict,
+            journal=task.journal,
+            taught=taught,
+        )
+        bar.remove_task(labelling)
+        if self.gold_alone and not rows.of:
+            raise InputError(
+                "no predictor of this program can be shown what is right by gold alone: choose the strategy "
+                "'bootstrap' (--strategy bootstrap), which shows steps of its own right runs"
+            )
+        return Draws(task, self, sample, rows)
+
+    def _report(self, compiled: dspy.Module, draws: Draws, selection: Selection) -> dict[str, Any]:
+        task, rows = draws.task, draws.rows
+        given = prompts_of(task.student)
+        told = {name: prompts["instructions"] for name, prompts in prompts_of(compiled).items()}
+        return {
             "how": "prompts",
             "strategy": self.name,
             "seed": self.seed,
@@ -202,7 +212,6 @@ class Prompting(Optimizer):
             "unlabelled": rows.unlabelled,
             "proposed": draws.proposed,
         }
-        return compiled
 
     def _search(self, draws: Draws, selection: Selection) -> None:
         """Scores candidates beside the student."""

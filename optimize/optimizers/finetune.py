@@ -116,36 +116,46 @@ class _Made:
 
     def __init__(self, program: dspy.Module, name: str, lm: LocalLM, sources: list[Source], rng: random.Random):
         predictor: Any = dict(program.named_predictors())[name]
-        writer = RowWriter(program, name, lm)
-        self.adapter: Any = writer.adapter
+        judges = name in sources[0].gold.judge
+        self._verdict = "verdict" if judges else (scored_labels(predictor.signature) or [""])[0]
+        self._name, self._lm, self._writer = name, lm, RowWriter(program, name, lm)
+        self.adapter: Any = self._writer.adapter
         self.dropped = 0
-        self.parts: list[list[TrainingRow]] = []
         self.counts: dict[str, dict[str, int]] = {}
-        verdict = "verdict" if name in sources[0].gold.judge else (scored_labels(predictor.signature) or [""])[0]
-        for source in sources:
-            found = source.rows_of(name)
-            drawn = draw_evenly(found, verdict, source.most, rng)
-            counts = Counter(str(row.get(verdict, "")) for row in drawn)
-            if verdict and len(counts) < 2:
-                raise InputError(
-                    f"{name!r} needs {source.split} rows of more than one {verdict}, found {len(found)} of "
-                    f"{next(iter(counts))!r} alone: give questions of several sorts"
-                )
-            texts = zip(drawn, map(writer.messages, drawn), strict=True)
-            written = [(row, TrainingRow(text)) for row, text in texts if text is not None]
-            self.dropped += len(drawn) - len(written)
-            whole = fitting(lm, [row for _, row in written], writer.adapter, name)
-            said = [str(row.get(verdict, "")) for row, _ in written]
-            # Of who is no judge it may be a field.
-            own = [weight_of(row) if name in source.gold.judge else 1.0 for row, _ in written]
-            read = [*itertools.compress(said, whole)]
-            lost = next((value for value in said if value not in read), None)
-            if verdict and lost is not None and len(set(read)) < 2:
-                raise InputError(
-                    f"{name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
-                    "context: give shorter passages, or a base that reads more"
-                )
-            weights = iter(even_weights(read, [*itertools.compress(own, whole)], name))
-            rows = zip(written, whole, strict=True)
-            self.parts.append([replace(row, weight=next(weights)) if fits else row for (_, row), fits in rows])
-            self.counts[source.split] = dict(counts) if verdict else {"rows": len(drawn)}
+        self.parts = [self._weighed(source, self._drawn(source, rng)) for source in sources]
+
+    def _drawn(self, source: Source, rng: random.Random) -> list[dspy.Example]:
+        """The rows of a split, as even over the verdicts as can be had."""
+        found = source.rows_of(self._name)
+        drawn = draw_evenly(found, self._verdict, source.most, rng)
+        counts = Counter(map(self._said, drawn))
+        if self._verdict and len(counts) < 2:
+            raise InputError(
+                f"{self._name!r} needs {source.split} rows of more than one {self._verdict}, found {len(found)} of "
+                f"{next(iter(counts))!r} alone: give questions of several sorts"
+            )
+        self.counts[source.split] = dict(counts) if self._verdict else {"rows": len(drawn)}
+        return drawn
+
+    def _weighed(self, source: Source, drawn: list[dspy.Example]) -> list[TrainingRow]:
+        """The rows as text, where they can be put into words; those that the base can read whole with their weights."""
+        texts = zip(drawn, map(self._writer.messages, drawn), strict=True)
+        written = [(row, TrainingRow(text)) for row, text in texts if text is not None]
+        self.dropped += len(drawn) - len(written)
+        whole = fitting(self._lm, [row for _, row in written], self.adapter, self._name)
+        said = [self._said(row) for row, _ in written]
+        # Of who is no judge it may be a field.
+        own = [weight_of(row) if self._name in source.gold.judge else 1.0 for row, _ in written]
+        read = [*itertools.compress(said, whole)]
+        lost = next((value for value in said if value not in read), None)
+        if self._verdict and lost is not None and len(set(read)) < 2:
+            raise InputError(
+                f"{self._name}: none of its {said.count(lost)} {source.split} rows of {lost!r} fits into the base's "
+                "context: give shorter passages, or a base that reads more"
+            )
+        weights = iter(even_weights(read, [*itertools.compress(own, whole)], self._name))
+        rows = zip(written, whole, strict=True)
+        return [replace(row, weight=next(weights)) if fits else row for (_, row), fits in rows]
+
+    def _said(self, row: dspy.Example) -> str:
+        return str(row.get(self._verdict, ""))

@@ -9,8 +9,7 @@ from raisf.lm.chat_format import ChatCall, chat_call
 from raisf.lm.connect import adapter_for
 from raisf.lm.local.model import LocalLM
 from raisf.lm.reading import has_outputs
-from raisf.optimize.within import owners
-from raisf.programs.program import Program
+from raisf.optimize.within import owned
 from raisf.utils.errors import InputError
 
 
@@ -23,8 +22,7 @@ def inputs_of(signature: Any, row: dspy.Example) -> dict[str, Any]:
 
 def format_of(program: dspy.Module, name: str, lm: LocalLM) -> dspy.Adapter:
     """How a predictor's calls become text: programs of ours in the LM's own format, DSPy's modules as settings say."""
-    own = isinstance(owners(program)[name], Program)
-    return adapter_for(lm) if own else dspy.settings.adapter or dspy.ChatAdapter()
+    return adapter_for(lm) if name in owned(program) else dspy.settings.adapter or dspy.ChatAdapter()
 
 
 class RowWriter:

@@ -81,7 +81,7 @@ class Trial:
         program: The RA-ISF in a copy that makes equal calls once, of the kind that is tried.
         seen: By judge, the probabilities that it has given where the program asked it, being of this kind.
         tried: How many combinations of kind and thresholds have been tried.
-        failed: The questions, by `id`, that failed twice under one of these, and count as wrong there.
+        failed: The `id()` of each question that failed twice under one of these, and counts as wrong there.
     """
 
     def __init__(self, student: dspy.Module, valset: Sequence[dspy.Example], metric: Metric, threads: int, bar: Any):
@@ -144,7 +144,7 @@ class Trial:
         return self._found[thresholds]
 
     def _ask(self, student: dspy.Module, **inputs: Any) -> dspy.Prediction:
-        # Not a function: the bar cannot travel to a cluster's nodes, and what is remembered must not.
+        # Bound to the bar, so that a cluster's nodes cannot be sent it: what is remembered is remembered here.
         return with_traces(student, **inputs)
 
     def _note(self, root: Any) -> None:

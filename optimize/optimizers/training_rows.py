@@ -21,8 +21,7 @@ from raisf.optimize.judges.predictor_roles import JUDGE_ROLES, JUDGED, role_of
 from raisf.optimize.optimizers.base import Compilation, Examples, Optimizer
 from raisf.optimize.optimizers.selection import Metric, answer_exact_match, check_gold
 from raisf.optimize.traces import Traced, traced_rows
-from raisf.optimize.within import owners
-from raisf.programs.program import Program
+from raisf.optimize.within import owned
 from raisf.signatures.answers import DirectAnswer
 from raisf.utils.checks import check_least
 from raisf.utils.errors import InputError
@@ -95,7 +94,7 @@ class JudgeTraining(Optimizer):
             InputError: There are others without rows, or none has any, or `judge_rows` are about none of the chosen.
             RaisfError: There are none since all runs failed.
         """
-        owner_of, missing = owners(program), dict[str, str]()
+        ours, missing = owned(program), dict[str, str]()
         asked = {sources[0].gold.judge.get(name) for name in chosen}
         from_memory = any(name.rpartition(".")[2] == "answer_directly" for name in chosen)  # learns from rows of know
         if self.judge_rows is not None and not (asked & set(self.judge_rows.of) or from_memory):
@@ -109,7 +108,7 @@ class JudgeTraining(Optimizer):
                 continue
             judge = empty.gold.judge.get(name)
             passed_over = judge is None or (self.judge_rows is not None and judge not in self.judge_rows.of)
-            if not (self._lenient and passed_over and isinstance(owner_of[name], Program)):
+            if not (self._lenient and passed_over and name in ours):
                 empty.check_ran()
                 raise empty.why(name)
             missing[name] = str(empty.why(name))
@@ -198,8 +197,8 @@ class Source:
             names=chosen,
         )
         _add_answerers(gold, task, examples, chosen, options)
-        ours, asked, predictors = owners(task.student), judges(task.student), dict(task.student.named_predictors())
-        judging = [name for name in ours if isinstance(ours[name], Program) and role_of(predictors[name]) in JUDGED]
+        asked, predictors = judges(task.student), dict(task.student.named_predictors())
+        judging = [name for name in owned(task.student) if role_of(predictors[name]) in JUDGED]
         for name in judging:
             why = "no question has a gold answer" if name in asked else "the program does not ask it"
             gold.missing.setdefault(name, InputError(why))
@@ -274,15 +273,15 @@ def _add_answerers(
     gold: Rows, task: Compilation, examples: Examples, chosen: Sequence[str], options: JudgeTraining
 ) -> None:
     """What gold says of the answerers that are to be trained; see `raisf.optimize.judges.answer_data`."""
-    predictors, owner_of = dict(task.student.named_predictors()), owners(task.student)
+    predictors, ours = dict(task.student.named_predictors()), owned(task.student)
     if not (examples := answered(examples)):
         return
     asked = {example.question for example in examples}
-    knowing = {id(owner_of[name]): gold.of.get(name) for name in gold.judge if gold.judge[name] == "know"}
+    knowing = {id(ours[name]): gold.of.get(name) for name in gold.judge if gold.judge[name] == "know"}
     for name in chosen:
-        owner = owner_of[name]
-        if name in gold.of or not isinstance(owner, Program) or role_of(predictors[name]) not in ANSWERERS:
+        if name in gold.of or name not in ours or role_of(predictors[name]) not in ANSWERERS:
             continue
+        owner = ours[name]
         verdicts = knowing.get(id(owner))
         # Nobody has said it of these: the judge has no rows, as where all are known or none, or those given are about
         # questions of the other split.
@@ -307,8 +306,7 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
     names = [name for name, _ in program.named_predictors()]
     if wanted == "all":
         idle = {name for name, one in program.named_predictors() if role_of(one) in JUDGE_ROLES} - set(judges(program))
-        own = {name for name, owner in owners(program).items() if isinstance(owner, Program)}
-        return [name for name in names if name not in idle & own]
+        return [name for name in names if name not in idle & owned(program).keys()]
     if wanted is not None and wanted != "judges":
         wanted = [wanted] if isinstance(wanted, str) else wanted
         if strangers := [name for name in wanted if name not in names]:

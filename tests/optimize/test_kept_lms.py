@@ -122,6 +122,15 @@ def test_an_lm_that_weights_leave_nothing_to_is_told_so(
     assert "a answers with weights of its own: openai/gpt-4o-mini is not their base and is never asked" in caplog.text
 
 
+def test_an_address_beside_an_lm_that_has_its_own_is_refused(tmp_path: Path) -> None:
+    """The questions went where the LM asks, to the provider, and not to the address that was given."""
+    program = Direct()
+    program.set_lm(connect("openai/x", api_base="http://127.0.0.1:9/v1"))
+    raisf.save(program, tmp_path / "a")
+    with pytest.raises(InputError, match="leave out api_base, or give it to"):
+        raisf.load(tmp_path / "a", lm=connect("openai/x"), api_base="http://127.0.0.1:9/v1")
+
+
 def test_an_lm_for_a_module_without_predictors_is_not_said_to_be_another_base(tmp_path: Path, caplog: Any) -> None:
     class Asking(dspy.Module):
         def forward(self, question: str) -> dspy.Prediction:

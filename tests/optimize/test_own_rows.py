@@ -144,3 +144,11 @@ def test_rows_of_questions_in_neither_split_are_told(caplog):
     assert not caplog.messages
     rows.tell_of_others(RAISF(None), asked[:8], asked[8:9])
     assert len(caplog.messages) == 1 and caplog.messages[0].startswith("3 of the 12 rows in mine are about questions")
+
+
+def test_rows_are_of_no_question_of_a_module_that_is_asked_something_else() -> None:
+    """What was told was that an Example has no attribute 'question'."""
+    rows = JudgeRows({"know": [dspy.Example(question="Who?", verdict="know").with_inputs("question")]}, {})
+    asked = [dspy.Example(topic=topic, answer="a").with_inputs("topic") for topic in ("tea", "rice")]
+    with pytest.raises(InputError, match="of questions that the training file does not hold"):
+        rows.parts(asked[:1], asked[1:])

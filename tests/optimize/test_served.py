@@ -1,6 +1,9 @@
 """An artifact's judges as LoRA modules of one server: each asks its own, and says there what it says in the process."""
 
 import contextlib
+import shlex
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,12 @@ from transformers import AutoModelForCausalLM
 from raisf.lm import pocket
 from raisf.lm.connect import adapter_for, connect
 from raisf.lm.local.model import LocalLM
+from raisf.optimize.adapters import readme
 from raisf.optimize.artifact import load, save
 from raisf.optimize.served import _bases
 from raisf.programs.ra_isf import RAISF
 from raisf.utils.errors import InputError, LMError
+from raisf.utils.files import write_json
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 MODULES = ("know", "relevant")
@@ -88,11 +93,56 @@ def test_a_server_without_the_module_is_told_by_name(llamas: Any, artifact: Path
             load(artifact, api_base=endpoint.url.removesuffix("/v1"))
 
 
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (b"\x15\x03\x01\x00\x02\x02\x50", "does not say what is served .*--api-base right"),  # it wants https
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"da', "does not say what is served .*IncompleteRead"),
+        (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "HTTP 401: check OPENAI_API_KEY"),
+    ],
+)
+def test_a_server_that_does_not_say_what_it_serves_is_told(artifact: Path, reply: bytes, told: str) -> None:
+    """Of the first two a traceback was shown, of the third that the address may be wrong."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(reply)
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(LMError, match=told):
+            load(artifact, api_base=f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+
+
+def test_an_address_that_is_no_url_is_refused_before_anything_is_sent(artifact: Path) -> None:
+    for address in ("http://127.0.0.1:80a/v1", "127.0.0.1:8000/v1"):
+        with pytest.raises(InputError, match="is no URL"):
+            load(artifact, api_base=address)
+    with pytest.raises(InputError, match="OPENAI_API_KEY") as refused:
+        load(artifact, api_base="http://me:secret@127.0.0.1:8000/v1")
+    assert "secret" not in str(refused.value)
+
+
 def test_the_readme_says_how_it_is_served_and_asked(artifact: Path) -> None:
     text = (artifact / "README.md").read_text()
     assert "vllm serve BASE --enable-lora --max-loras 2 --max-lora-rank 8" in text
     assert "--lora-modules know=adapters/know relevant=adapters/relevant" in text
     assert 'raisf.load("THIS_FOLDER", api_base="http://127.0.0.1:8000/v1")' in text
+
+
+def test_the_commands_of_the_readme_are_whole_in_a_shell_whatever_predictors_are_called(tmp_path: Path) -> None:
+    """Of parts['a'].know a shell took the quotation marks away, and no predictor found its module."""
+    name = "parts['a'].know"
+    write_json(tmp_path / "adapters" / name / "adapter_config.json", {"r": 4})
+    text = readme("mine", {name: {"kind": "lora", "sha256": "0", "base": "local/base#1"}}, tmp_path)
+    asked = [
+        shlex.split(line, comments=False)
+        for line in text.splitlines()
+        if "lora-modules" in line or "lora-paths" in line
+    ]
+    assert [words[-1] for words in asked] == [f"{name}=adapters/{name}"] * 2
 
 
 def test_chat_adapters_ask_the_chat_endpoint(llamas: Any, tmp_path: Path) -> None:
