@@ -14,7 +14,8 @@ from raisf.retrieval.corpus.jsx import is_mdx, without_jsx
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.markdown_rules import DEEPEST, parser
 from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.shown import STROKES, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.templates import as_markdown, is_made
 from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
 from raisf.retrieval.corpus.web import PARTING, html_text

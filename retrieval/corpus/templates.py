@@ -7,7 +7,7 @@ import re
 
 from raisf.retrieval.corpus.directives import Directives
 from raisf.retrieval.corpus.flavours import TICKED, plain_line
-from raisf.retrieval.corpus.splitting import is_caption
+from raisf.retrieval.corpus.shown import is_caption
 
 # Liquid's, Jinja's and Nunjucks' tags, Hugo's shortcodes, ERB's; what is to be written out, `{{ name }}` and
 # `<%= name %>`, stands for text. In code they are none. A tag of more characters, or over lines, is left as it is: what
