@@ -10,6 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raisf.retrieval.corpus.front_matter import FrontMatter, without_front_matter
 from raisf.retrieval.corpus.jsx import is_mdx, without_jsx
 from raisf.retrieval.corpus.lines import read_lines
 from raisf.retrieval.corpus.markdown_rules import DEEPEST, parser
@@ -17,7 +18,7 @@ from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, le
 from raisf.retrieval.corpus.shown import STROKES, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.templates import as_markdown, is_made
-from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
+from raisf.retrieval.corpus.titles import says_something, title_of, titled
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.corpus.web_hidden import STRUCK
 from raisf.retrieval.passage import Passage

@@ -60,9 +60,8 @@ def without_leaders(text: str) -> str:
 def split_text(text: str) -> list[str]:
     """Cuts a text into pieces of about 100 words; whitespace is collapsed.
 
-    A cut is between two paragraphs or items of a list where that is near, else at a sentence's end. A piece has at
-    most 130 words, and 50 at least unless the whole text has fewer or no such place is near (the last piece may then
-    have 30).
+    A cut is between two paragraphs or items of a list where that is near, else at a sentence's end, else behind 100
+    words. A piece has at most 130 words, and each but the last at least 50.
     """
     return [piece for piece, *_ in pieces_of(text)]
 

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from raisf.retrieval.corpus.front_matter import without_front_matter
 from raisf.retrieval.corpus.numerals import numeral
 from raisf.retrieval.corpus.readers import Section, passages_of
 from raisf.retrieval.corpus.shown import (
@@ -19,7 +20,7 @@ from raisf.retrieval.corpus.shown import (
 )
 from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION
 from raisf.retrieval.corpus.templates import is_made, without_tags
-from raisf.retrieval.corpus.titles import title_of, without_front_matter
+from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.corpus.web_encoding import decoded
 from raisf.retrieval.corpus.web_hidden import HEADINGS, drop_hidden, is_unclosed
 from raisf.retrieval.passage import Passage
