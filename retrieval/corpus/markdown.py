@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from raisf.retrieval.corpus.front_matter import FrontMatter, without_front_matter
 from raisf.retrieval.corpus.jsx import is_mdx, without_jsx
-from raisf.retrieval.corpus.lines import read_lines
+from raisf.retrieval.corpus.lines import joined, read_lines
 from raisf.retrieval.corpus.markdown_rules import DEEPEST, parser
-from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
+from raisf.retrieval.corpus.sections import Block, Section, each_line, led, on_one_line, passages_of
 from raisf.retrieval.corpus.shown import STROKES, address_of, is_caption, power_sign, table_rows
 from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.templates import as_markdown, is_made

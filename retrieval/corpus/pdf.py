@@ -8,7 +8,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.logged import logged
 from raisf.retrieval.corpus.pdf_page import filled_in, text_of
-from raisf.retrieval.corpus.readers import Section, passages_of
+from raisf.retrieval.corpus.sections import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from raisf.retrieval.corpus.front_matter import without_front_matter
-from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Section, joined, passages_of
+from raisf.retrieval.corpus.lines import joined, read_lines
+from raisf.retrieval.corpus.sections import Section, passages_of
 from raisf.retrieval.corpus.shown import row_text
 from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, WORD, paragraphs, without_leaders
 from raisf.retrieval.corpus.titles import is_short, says_something, title_of, titled

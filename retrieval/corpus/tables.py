@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, read_lines
-from raisf.retrieval.corpus.readers import Section, passages_of, row_passages
+from raisf.retrieval.corpus.rows import row_passages
+from raisf.retrieval.corpus.sections import Section, passages_of
 from raisf.retrieval.corpus.shown import table_rows
 from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.titles import title_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.front_matter import without_front_matter
 from raisf.retrieval.corpus.numerals import numeral
-from raisf.retrieval.corpus.readers import Section, passages_of
+from raisf.retrieval.corpus.sections import Section, passages_of
 from raisf.retrieval.corpus.shown import (
     STROKES,
     address_of,
