@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.corpus.documents import Document, Skip, Skipped, checked, find_documents, skipped, stop
+from raisf.retrieval.corpus.checking import checked
+from raisf.retrieval.corpus.documents import Document, Skip, Skipped, find_documents, skipped, stop
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.reading import log_skipped, read_whole
 from raisf.retrieval.engines.checkpoints import find_again, place_of

@@ -1,18 +1,16 @@
-"""Documents become passages: which files there are, who reads them, and what tells two versions of one apart."""
+"""Which documents there are, and what tells two versions of one apart."""
 
 import codecs
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import ujson
 
-from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.kinds import KINDS, ONLY_ALONE, kind_of
-from raisf.retrieval.passage import Passage, is_value
 from raisf.utils.errors import InputError
 from raisf.utils.files import check_file, sha256_file
 
@@ -25,9 +23,12 @@ _NO_TEXT = {"utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"}
 _MADE = {"segments": "kind", "program.json": "program"}
 """By what is beside its manifest.json, what that tells of an index and of a compiled program, with its format."""
 
-
 _HIDDEN = (".", "~$")
 """What the names of hidden files begin with: also Word's, in which it notes who has a document open."""
+
+
+_Found = tuple[Path, str | None, bool]
+"""A file of a folder; where it must not be read, why; and whether it is unseen, see `Skipped`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,83 +127,41 @@ def find_documents(path: Path | str, encoding: str | None = None, skip: Skip | N
         raise InputError(f"no documents at {path}; give a file or a folder")
     if _is_made(path):
         raise InputError(f"{path} is an index or a compiled program: give the documents themselves")
-    documents, count = [], 0
-    for file, reason, unseen in _walk(path):
+    documents, found = list[Document](), _walk(path)
+    for file, reason, unseen in found:
         name = file.relative_to(path).as_posix()
-        count += 1
-        wanted = reason is None and _is_wanted(file)
-        try:
-            if wanted:
+        if reason is None and not _is_wanted(file):
+            reason = _no_kind(file)
+        if reason is None:
+            try:
                 documents.append(Document(_checked_name(file, name), file, encoding))
-        except InputError as error:
-            if skip is None:
-                raise
-            reason = str(error)
-        if skip is not None and (reason or not wanted):
-            skip(Skipped(_shown(name), reason or _no_kind(file), unseen=unseen))
+            except InputError as error:
+                if skip is None:
+                    raise
+                reason = str(error)
+        if skip is not None and reason is not None:
+            skip(Skipped(_shown(name), reason, unseen=unseen))
     if not documents and skip is None:
-        raise InputError(f"no document in {path}: of its {count} files none is a {_kinds()} file")
+        raise InputError(f"no document in {path}: of its {len(found)} files none is a {_kinds()} file")
     return documents
 
 
-def checked(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """The same passages, while making sure that there is one at all, that each is one, and that no id comes twice.
-
-    Raises:
-        InputError: No passage, something else among them, or an id that comes twice; the message says where both stand,
-            the first at least nearly.
-    """
-    seen, number = SeenIds(), 0
-    for number, passage in enumerate(passages, start=1):
-        if wrong := _wrong_in(passage):
-            raise InputError(f"passage {number} {wrong}")
-        place = passage.citation if passage.source else f"passage {number}"
-        if earlier := seen.add(passage.pid, place):
-            raise twice(passage.pid, earlier, place)
-        yield passage
-    if not number:
-        raise InputError("the corpus is empty: no passage with any text was found; give documents with text")
-
-
-def _wrong_in(passage: object) -> str | None:
-    """What keeps a passage that a program gives from being read again as it was."""
-    if not isinstance(passage, Passage):
-        return f"is {passage!r:.60}: give a raisf.Passage (raisf.index takes strings and mappings)"
-    for name in ("pid", "text", "title", "source"):
-        value = getattr(passage, name)
-        if not isinstance(value, str) and not (value is None and name in ("title", "source")):
-            return f"has the {name} {value!r:.60}: give a string"
-    if not isinstance(passage.metadata, Mapping):
-        return f"has the metadata {passage.metadata!r:.60}: give a mapping"
-    for name, value in passage.metadata.items():
-        if not (isinstance(name, str) and is_value(value)):
-            return f"has the metadata {name!r:.60}: {value!r:.60}: give a name, and a text, a number, True or False"
-    return None
-
-
-def twice(pid: str, earlier: str, place: str) -> InputError:
-    """The error for an id that comes twice."""
-    return InputError(
-        f"the id {pid!r} comes twice: {earlier} and {place}; ids must differ, or leave them out and they are numbered"
-    )
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
-    """The files of a folder in the order of their paths; with each that must not be read, why, and if it is unseen.
+def _walk(folder: Path) -> list[_Found]:
+    """The files of a folder in the order of their paths.
 
     Links within the folder are followed to files and not to folders, as `Path.rglob` does: a loop would never end; one
     to a file that is read where it is, is passed over. An index or a program that lies there is none of its documents:
     its passages would be read in their place.
     """
-    root, files = folder.resolve(), list[tuple[Path, str | None, bool]]()
+    root, files = folder.resolve(), list[_Found]()
 
     def note(error: OSError) -> None:
         files.append((Path(error.filename), _unread(error), True))
 
     for where, folders, names in os.walk(folder, onerror=note):
-        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        linked = [name for name in folders if os.path.islink(os.path.join(where, name))]
         folders[:] = [name for name in folders if not name.startswith(_HIDDEN) and not _is_made(Path(where, name))]
-        for name in [*names, *links]:
+        for name in [*names, *linked]:
             if name.startswith(_HIDDEN):
                 continue
             try:
@@ -218,7 +177,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str | None, bool]]:
         if links and reason is None and file not in links and _is_wanted(file)
     }
     again = {file for file in links if file.resolve() in read}
-    return iter(sorted((found for found in files if found[0] not in again), key=lambda found: found[0]))
+    return sorted((found for found in files if found[0] not in again), key=lambda found: found[0])
 
 
 def _is_wanted(file: Path) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 
 from raisf.retrieval.corpus.docx_lists import BULLET, is_on, list_marks, value_of
 from raisf.retrieval.corpus.docx_lists import W as _W
-from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign, table_rows
+from raisf.retrieval.corpus.sections import Section, passages_of
+from raisf.retrieval.corpus.shown import STROKES, WIDEST, number_of, over_columns, power_sign, rows_in_words, table_rows
+from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.titles import title_of
-from raisf.retrieval.corpus.web import WIDEST, number_of, over_columns, rows_in_words
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError, in_short
 from raisf.utils.text import clean

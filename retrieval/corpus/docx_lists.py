@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from raisf.retrieval.corpus.numerals import numeral
-from raisf.retrieval.corpus.web import number_of
+from raisf.retrieval.corpus.shown import number_of
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 BULLET = "- "

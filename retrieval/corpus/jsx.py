@@ -6,7 +6,7 @@ Lines stay lines: what stands in which one is cited.
 import re
 from collections.abc import Iterable, Iterator
 
-from raisf.retrieval.corpus.splitting import is_caption
+from raisf.retrieval.corpus.shown import is_caption
 from raisf.retrieval.corpus.templates import fence_at
 from raisf.utils.text import clean
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from raisf.retrieval.corpus import docx, markdown, pdf, plain, readers, restructured, tables, web
+from raisf.retrieval.corpus import docx, markdown, pdf, plain, restructured, rows, tables, web
 from raisf.retrieval.corpus.lines import PACKED
 from raisf.retrieval.passage import Passage
 
@@ -34,14 +34,14 @@ KINDS = {
     ".qmd": _MARKDOWN,
     ".rmd": _MARKDOWN,
     ".rst": Kind(restructured.read_rst, "docutils", packable=True),
-    ".jsonl": Kind(readers.read_jsonl_rows, packable=True),
+    ".jsonl": Kind(rows.read_jsonl_rows, packable=True),
     ".csv": Kind(tables.read_table, packable=True),
     ".tsv": Kind(tables.read_table, packable=True),
     ".html": Kind(web.read_html, "lxml"),
     ".htm": Kind(web.read_html, "lxml"),
     ".pdf": Kind(pdf.read_pdf, "pypdf"),
     ".docx": Kind(docx.read_docx, "docx"),
-    ".json": Kind(readers.read_json_rows),
+    ".json": Kind(rows.read_json_rows),
 }
 
 ONLY_ALONE = (".json",)

@@ -6,7 +6,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +16,9 @@ PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 LONGEST_LINE = 1 << 26
 """Characters of a line: more is no row of a table but a file that fills the memory."""
+
+LONGEST_TEXT = 1 << 28
+"""Characters of a text that is read as one, a txt or md file's: it lies in memory."""
 
 GROWTH = 30
 """Characters that a packed file may hold for each of its bytes, beyond `FREE`. Text is packed to a third or a tenth."""
@@ -64,6 +67,21 @@ def read_lines(file: Path, name: str, encoding: str | None) -> Iterator[str]:
             yield line
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{name}: cannot be unpacked to its end ({error}); fetch or pack it again") from error
+
+
+def joined(lines: Iterable[str], name: str) -> str:
+    """A text out of its lines.
+
+    Raises:
+        InputError: It is too long to lie in memory.
+    """
+    kept, room = list[str](), LONGEST_TEXT
+    for line in lines:
+        kept.append(line)
+        room -= len(line)
+        if room < 0:
+            raise InputError(f"{name}: a text of over {LONGEST_TEXT:,} characters; break it into several files")
+    return "".join(kept)
 
 
 def marked_encoding(start: bytes) -> str | None:

@@ -10,13 +10,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raisf.retrieval.corpus.front_matter import FrontMatter, without_front_matter
 from raisf.retrieval.corpus.jsx import is_mdx, without_jsx
-from raisf.retrieval.corpus.lines import read_lines
+from raisf.retrieval.corpus.lines import joined, read_lines
 from raisf.retrieval.corpus.markdown_rules import DEEPEST, parser
-from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, STROKES, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.sections import Block, Section, each_line, led, on_one_line, passages_of
+from raisf.retrieval.corpus.shown import STROKES, address_of, is_caption, power_sign, table_rows
+from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.templates import as_markdown, is_made
-from raisf.retrieval.corpus.titles import FrontMatter, says_something, title_of, titled, without_front_matter
+from raisf.retrieval.corpus.titles import says_something, title_of, titled
 from raisf.retrieval.corpus.web import PARTING, html_text
 from raisf.retrieval.corpus.web_hidden import STRUCK
 from raisf.retrieval.passage import Passage
@@ -58,7 +60,7 @@ _PARTING = PARTING | {"input", "wbr"}
 def read_markdown(file: Path, name: str, encoding: str | None) -> Iterator[Passage]:
     """The passages of an md file, none across a heading. Of a link its text is read, of a picture its caption."""
     front, lines = without_front_matter(read_lines(file, name, encoding))
-    written = list(lines)  # of the same length as the text that it becomes
+    written = list(lines)
     return _passages(file, name, front, without_jsx(joined(written, name)) if is_mdx(written) else iter(written))
 
 
@@ -85,7 +87,7 @@ def _passages(file: Path, name: str, front: FrontMatter, lines: Iterator[str]) -
 def _has_another_title(text: str, told: str) -> bool:
     """Whether the first heading is the only one of the first level and the title: what stands before it is a text."""
     tokens = parser().parse(text) if _TOP.search(text) else []
-    starts = [place for place, one in enumerate(tokens) if _begins_section(one, tokens[place + 1 : place + 2])]
+    starts = _starts(tokens)
     if [tokens[place].tag for place in starts].count("h1") != 1 or tokens[starts[0]].tag != "h1":
         return False
     heading = clean(_words(tokens[starts[0] + 1]))
@@ -103,8 +105,9 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
     if any(token.level >= DEEPEST - 1 for token in tokens):
         yield Section(title, "", {"line": 1}, text)
         return
-    starts = [place for place, token in enumerate(tokens) if _begins_section(token, tokens[place + 1 : place + 2])]
-    chapters = sum(_is_other(tokens[start : start + 2], told) for start in starts) > (0 if told else _TITLES)
+    starts = _starts(tokens)
+    highest = (clean(_words(tokens[start + 1])) for start in starts if tokens[start].tag == "h1")
+    chapters = sum(heading != told for heading in highest) > (0 if told else _TITLES)
     before = _section(title, "", 0, None, tokens[: starts[0] if starts else None])
     said = before.text.strip()
     yield before
@@ -121,12 +124,6 @@ def _sections(text: str, told: str, name: str) -> Iterator[Section]:
         yield _section(title, heading, level, line, tokens[start + 3 : end])
 
 
-def _is_other(opened: Sequence["Token"], told: str) -> bool:
-    """Whether a heading is of the first level, and not the title that the document tells before."""
-    opening, words = opened
-    return opening.tag == "h1" and clean(_words(words)) != told
-
-
 def _is_of_all(heading: str, told: str, name: str, bare: bool) -> bool:
     """Whether the first of many headings is the document's title."""
     if told:
@@ -135,12 +132,14 @@ def _is_of_all(heading: str, told: str, name: str, bare: bool) -> bool:
     return says_something(heading) and not _CHAPTER.match(heading) and bool(bare or shared or not name)
 
 
-def _begins_section(token: "Token", words: Sequence["Token"]) -> bool:
-    if token.type != "heading_open" or token.level:
-        return False
-    return token.markup[0] == "#" or (
-        "\n" not in words[0].content and len(words[0].content.split()) <= _LONGEST_HEADING
-    )
+def _starts(tokens: Sequence["Token"]) -> list[int]:
+    """The places of the headings that begin a section: they stand in nothing else, and are no text above a rule."""
+    found = (place for place, token in enumerate(tokens) if token.type == "heading_open" and not token.level)
+    return [place for place in found if tokens[place].markup[0] == "#" or _is_short(tokens[place + 1].content)]
+
+
+def _is_short(words: str) -> bool:
+    return "\n" not in words and len(words.split()) <= _LONGEST_HEADING
 
 
 def _section(title: str, heading: str, level: int, first: int | None, tokens: Iterable["Token"]) -> Section:

@@ -116,8 +116,10 @@ class ParserProcess:
         self._end()
         if code == NO_MEMORY:
             return "reading it takes more memory than a file of its size may take"
-        if -code in (signal.SIGXCPU, signal.SIGKILL):
+        if -code == signal.SIGXCPU:
             return f"reading it takes more than the {seconds} seconds that a file of its size may take"
+        if -code == signal.SIGKILL:  # by the timer, or by a system whose memory is used up
+            return "reading it was stopped: the machine has too little memory for it, or is too busy"
         return f"the library that reads it crashed ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
 
     def _end(self) -> None:

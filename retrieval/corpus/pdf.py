@@ -8,7 +8,7 @@ from typing import Any
 
 from raisf.retrieval.corpus.logged import logged
 from raisf.retrieval.corpus.pdf_page import filled_in, text_of
-from raisf.retrieval.corpus.readers import Section, passages_of
+from raisf.retrieval.corpus.sections import Section, passages_of
 from raisf.retrieval.corpus.splitting import BREAK, without_leaders
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
@@ -77,26 +77,23 @@ def _passages(file: Path, name: str, faults: list[str]) -> Iterator[Passage]:
     import pypdf
 
     unread = list[int]()
-
-    def section(title: str, number: int, text: str) -> Section:
-        if number == 1 and ((below := _below_title(text, title)).strip() or len(reader.pages) > 1):
-            text = below
-        return Section(title, "", {"page": number}, text)
-
     try:
         reader = pypdf.PdfReader(file)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{name} is locked with a password; save it without one, or leave it out")
         title = title_of(file, reader.metadata and reader.metadata.title)
         made_by = f"{reader.metadata.producer} {reader.metadata.creator}" if reader.metadata else ""
-        texts = _unbroken(_accented(list(_texts(reader, name, faults, unread)), made_by))
-        pages = enumerate(map(without_leaders, texts), start=1)
-        yield from passages_of(name, (section(title, *page) for page in pages))
-        if 0 < len(unread) < len(reader.pages):
+        pages = _accented(list(_texts(reader, name, faults, unread)), made_by)
+        texts = list(map(without_leaders, _unbroken(pages)))
+        if texts and ((below := _below_title(texts[0], title)).strip() or len(texts) > 1):
+            texts[0] = below
+        numbered = enumerate(texts, start=1)
+        yield from passages_of(name, (Section(title, "", {"page": number}, text) for number, text in numbered))
+        if 0 < len(unread) < len(texts):
             logger.warning(
                 "%s: %d of its %d pages have no text, only pictures or letters that their fonts do not tell, and are "
                 "not in the index, the first of them page %d; run text recognition over it",
-                *(name, len(unread), len(reader.pages), unread[0]),
+                *(name, len(unread), len(texts), unread[0]),
             )
     except (InputError, MemoryError):
         raise

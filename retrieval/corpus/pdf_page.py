@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from raisf.retrieval.corpus.splitting import BREAK, STROKES, power_sign
+from raisf.retrieval.corpus.shown import STROKES, power_sign
+from raisf.retrieval.corpus.splitting import BREAK
 from raisf.retrieval.corpus.titles import says_something
 from raisf.utils.text import clean
 

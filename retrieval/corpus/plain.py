@@ -6,10 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from raisf.retrieval.corpus.lines import read_lines
-from raisf.retrieval.corpus.readers import Section, joined, passages_of
-from raisf.retrieval.corpus.splitting import entries_apart, without_leaders
-from raisf.retrieval.corpus.titles import is_short, says_something, title_of, titled, without_front_matter
+from raisf.retrieval.corpus.front_matter import without_front_matter
+from raisf.retrieval.corpus.lines import joined, read_lines
+from raisf.retrieval.corpus.sections import Section, passages_of
+from raisf.retrieval.corpus.shown import row_text
+from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, WORD, paragraphs, without_leaders
+from raisf.retrieval.corpus.titles import is_short, says_something, title_of, titled
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 
@@ -21,6 +23,16 @@ _SHARE = 0.5
 
 _HEAD = 20
 """Lines in which a text may tell its title: Project Gutenberg's tell a licence before it."""
+
+_ENTRIES, _ENTRY = 3, 6
+"""Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
+_TURN = re.compile(
+    r"[\[(]?(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4},?[ T])?\d{1,2}(?::\d{2}){1,2}(?:[.,]\d+)?(?: ?[APap][Mm])?[\])]?(?: |$)"
+    r"|[^\W\da-z][\w.'\u2019-]*(?: [\w.'\u2019()-]+){0,3}:(?: |$)|<[^<>\s]{1,30}> "
+)
+"""How a turn of a talk begins: with a time, or with who speaks."""
+_TURNS = 3
+"""Such lines from which on a paragraph is a talk."""
 
 _Kind = tuple[str, bool]
 """A rule's character, and whether there is one above the heading, too."""
@@ -56,14 +68,14 @@ def _sections(text: str, title: str) -> Iterator[Section]:
     while place < len(lines):
         if found := _heading(lines, rules, place):
             if level or any(map(str.strip, said)):
-                yield Section(title, heading, {}, entries_apart("\n".join(said)), level)
+                yield Section(title, heading, {}, _entries_apart("\n".join(said)), level)
             heading, kind, place = found
             kinds += [] if kind in kinds else [kind]
             level, said = kinds.index(kind) + 1, []
         else:
             said.append("" if rules[place] else lines[place])
             place += 1
-    yield Section(title, heading, {}, entries_apart("\n".join(said)), level)
+    yield Section(title, heading, {}, _entries_apart("\n".join(said)), level)
 
 
 def _heading(lines: Sequence[str], rules: Sequence[str], place: int) -> tuple[str, _Kind, int] | None:
@@ -88,3 +100,34 @@ def _may_head(line: str) -> bool:
     return (
         is_short(line) and line[-1:] not in ",;" and (any(map(str.isalpha, line)) or _RELEASE.search(line) is not None)
     )
+
+
+def _entries_apart(text: str) -> str:
+    """A plain text in which entries of a list without marks, `2 carrots` on a line, are told apart: `2 carrots;`."""
+    return BREAK.join(entry for lines in paragraphs(text) for entry in _entries(lines))
+
+
+def _entries(lines: Sequence[str]) -> list[str]:
+    if not _are_entries(lines):
+        return _turns(lines)
+    return [*(line if line[-1] in PUNCTUATION else f"{line};" for line in lines[:-1]), row_text(lines[-1:])]
+
+
+def _turns(lines: Sequence[str]) -> list[str]:
+    """The lines as one paragraph, or of a talk its turns: a passage had better begin with who speaks."""
+    begins = [bool(place and _TURN.match(line)) for place, line in enumerate(lines)]
+    if sum(begins) < _TURNS - 1:
+        return [" ".join(lines)]
+    turns = list[list[str]]()
+    for line, begun in zip(lines, begins, strict=True):
+        if begun or not turns:
+            turns.append([])
+        turns[-1].append(line)
+    return [" ".join(turn) for turn in turns]
+
+
+def _are_entries(lines: Sequence[str]) -> bool:
+    """Whether most lines are short and end without a punctuation mark, and few go on with a sentence."""
+    short = sum(line[-1] not in PUNCTUATION and len(WORD.findall(line)) <= _ENTRY for line in lines)
+    going_on = sum(line[0].islower() for line in lines)
+    return len(lines) >= _ENTRIES and 4 * short >= 3 * len(lines) and 2 * going_on < len(lines)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from raisf.retrieval.corpus.bounds import bounded
-from raisf.retrieval.corpus.documents import Document, NoText, Skip, Skipped, checked, find_documents, skipped, twice
+from raisf.retrieval.corpus.checking import checked, twice
+from raisf.retrieval.corpus.documents import Document, NoText, Skip, Skipped, find_documents, skipped
 from raisf.retrieval.corpus.ids import SeenIds
 from raisf.retrieval.corpus.kinds import kind_of
 from raisf.retrieval.corpus.parsing import ParserProcess

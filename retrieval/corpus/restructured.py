@@ -7,13 +7,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from raisf.retrieval.corpus.lines import read_lines
+from raisf.retrieval.corpus.front_matter import without_front_matter
+from raisf.retrieval.corpus.lines import joined, read_lines
 from raisf.retrieval.corpus.numerals import numeral
-from raisf.retrieval.corpus.readers import Block, Section, each_line, joined, led, on_one_line, passages_of
-from raisf.retrieval.corpus.splitting import PUNCTUATION, address_of, is_caption, power_sign
+from raisf.retrieval.corpus.sections import Block, Section, each_line, led, on_one_line, passages_of
+from raisf.retrieval.corpus.shown import address_of, grid_of, is_caption, power_sign, rows_in_words
+from raisf.retrieval.corpus.splitting import PUNCTUATION
 from raisf.retrieval.corpus.templates import without_tags
-from raisf.retrieval.corpus.titles import is_title, title_of, without_front_matter
-from raisf.retrieval.corpus.web import grid_of, rows_in_words
+from raisf.retrieval.corpus.titles import is_title, title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.text import clean
 

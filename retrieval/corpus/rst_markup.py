@@ -13,7 +13,7 @@ from docutils.parsers.rst.directives import misc, tables
 from docutils.statemachine import StringList
 
 from raisf.retrieval.corpus.rst_roles import AS_WRITTEN, OWN_CODE, role
-from raisf.retrieval.corpus.web import number_of
+from raisf.retrieval.corpus.shown import number_of
 
 # What puts nothing into the text that stands in the file: other files, lists that are made, what is drawn or run.
 _UNSEEN = re.compile(

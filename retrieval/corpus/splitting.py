@@ -2,9 +2,8 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import zip_longest
-from urllib.parse import unquote
 
 from raisf.utils.text import SOFT_HYPHEN, clean
 from raisf.utils.wording import CJK, THAI
@@ -20,7 +19,7 @@ BREAK = "\n\n"
 # A word is a run without spaces, at most 40 characters of it (a data blob must be cut too), or where scripts put no
 # spaces between words one Chinese, Japanese or Korean character, or six of Thai, Lao, Burmese or Khmer.
 _CJK = rf"{CJK}\uff00-\uffef"
-_WORD = re.compile(rf"[{_CJK}]|[{THAI}]{{1,6}}|[^\s{_CJK}{THAI}]{{1,40}}")
+WORD = re.compile(rf"[{_CJK}]|[{THAI}]{{1,6}}|[^\s{_CJK}{THAI}]{{1,40}}")
 STOPS = "\u0964\u0965\u06d4\u061f\u0589\u1362\u104b\u17d4"
 """What ends a sentence in Hindi, Urdu, Arabic, Armenian, Amharic, Burmese and Khmer."""
 _BROKEN = re.compile(f"{SOFT_HYPHEN}[ \\t]*\\r?\n[ \\t]*")
@@ -41,84 +40,13 @@ WIDE_END = r"""[\u3002\uff01\uff1f]+[)"'\u201d\u2019\u300b\u300d\u300f\uff09]*""
 """A pattern of a sentence's end in Chinese and Japanese."""
 # Nor does one behind an initial.
 _SENTENCE_END = re.compile(rf"""(?<!\b[A-Z]){NOT_SHORT}[.!?\u2026{STOPS}][)"'\u201d\u2019\]]*(?=\s)|{WIDE_END}""")
-_ADDRESS = re.compile(r"(?:mailto|tel):([^?]+)", re.IGNORECASE)
-_NO_DIGITS = re.compile(r"\D")
 PUNCTUATION = f".,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f{STOPS}"
-_ENTRIES, _ENTRY = 3, 6
-"""Lines of a paragraph from which on they may be entries, and words of an entry at most: lines of prose have more."""
 _HEADING = 8
 """Words of a line at most that is a heading of the paragraph below it: it ends in no punctuation mark, that does."""
-_CAPTION = 5
-"""Words of a picture's text that say what it shows."""
-_TURN = re.compile(
-    r"[\[(]?(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4},?[ T])?\d{1,2}(?::\d{2}){1,2}(?:[.,]\d+)?(?: ?[APap][Mm])?[\])]?(?: |$)"
-    r"|[^\W\da-z][\w.'\u2019-]*(?: [\w.'\u2019()-]+){0,3}:(?: |$)|<[^<>\s]{1,30}> "
-)
-"""How a turn of a talk begins: with a time, or with who speaks."""
-_TURNS = 3
-"""Such lines from which on a paragraph is a talk."""
 _LEADERS = re.compile(r"\.(?:[ \t]{0,3}\.){5,}")
-_RAISED = re.compile(r"\s*[-+\u2212\u2013]?\d")
-STROKES = ("/", "\u2044")
-"""What parts the two numbers of a fraction."""
 _MARK = re.compile(r"(?:[-*+\u2022\u2023\u25e6\u00b7]|\d{1,3}[.)]) ")
 _NUMBER = re.compile(r"(?:\w{1,4}\.)+(?= )")
 """What looks like the end of a sentence at the beginning of a block, and is the number of its item: `2.1.`, `iv.`."""
-
-
-def table_rows(rows: Sequence[Sequence[str]], named: bool) -> list[str]:
-    """The rows of a table as words: `Plan: Lite; Fee: $39.`, so that each can be read far from the table's first row.
-
-    Args:
-        rows: Their cells, on one line each.
-        named: Whether the first row has the columns' names. Where another has more cells or fewer, they stand as they
-            are, `Lite; $39.`, as it does itself; names that no row has a cell for come first.
-
-    Returns:
-        A text a row, in their order; empty where a row has no cells, or is that of the names and others tell them all.
-    """
-    if not (named and len(rows) > 1 and all(len(row) == len(rows[0]) for row in rows)):
-        return [_row_text(row) for row in rows]
-    header, *others = rows
-    untold = [name for name, *cells in zip(header, *others, strict=True) if not any(cells)]
-    return [_row_text(untold), *(_row_text(_named(header, row)) for row in others)]
-
-
-def _named(header: Sequence[str], row: Sequence[str]) -> list[str]:
-    cells = zip(header, row, strict=True)
-    return [f"{name.rstrip(' :')}: {cell}" if name and cell else cell for name, cell in cells]
-
-
-def _row_text(cells: Iterable[str]) -> str:
-    told = "; ".join(filter(None, cells)).replace(":; ", ": ")  # a cell that leads to the next
-    return f"{told}." if told and told[-1] not in f".!?:\u3002\uff01\uff1f\uff1a{STOPS}" else told
-
-
-def address_of(link: str | None, words: str) -> str:
-    """What a link says besides its words: an address of e-mail or a telephone number, in brackets; else nothing."""
-    found = _ADDRESS.match(link or "")
-    told = unquote(found[1]).strip() if found else ""
-    digits = _NO_DIGITS.sub("", told)
-    again = told in words or ("@" not in told and digits in _NO_DIGITS.sub("", words))
-    return "" if again else f" ({told})"
-
-
-def power_sign(tag: str, before: str, within: str, parted: bool = False) -> str:
-    """What stands before a number that an element of HTML raises: 10<sup>6</sup> is 10^6, not 106.
-
-    Args:
-        tag: The element's.
-        before: What stands before it.
-        within: What it says, or begins to say.
-        parted: Whether a fraction's stroke and the number below it follow: 1<sup>1</sup>/<sub>2</sub> is 1 1/2.
-    """
-    beside = before and not before[-1].isspace() and before[-1] not in "([{"
-    return (" " if parted else "^") if tag == "sup" and beside and _RAISED.match(within) else ""
-
-
-def is_caption(words: str) -> bool:
-    """Whether a picture's text, or a template's, says what is shown: fewer words are a name, as a badge has."""
-    return len(words.split()) >= _CAPTION
 
 
 def without_leaders(text: str) -> str:
@@ -132,18 +60,17 @@ def without_leaders(text: str) -> str:
 def split_text(text: str) -> list[str]:
     """Cuts a text into pieces of about 100 words; whitespace is collapsed.
 
-    A cut is between two paragraphs or items of a list where that is near, else at a sentence's end. A piece has at
-    most 130 words, and 50 at least unless the whole text has fewer or no such place is near (the last piece may then
-    have 30).
+    A cut is between two paragraphs or items of a list where that is near, else at a sentence's end, else behind 100
+    words. A piece has at most 130 words, and each but the last at least 50.
     """
     return [piece for piece, *_ in pieces_of(text)]
 
 
 def pieces_of(text: str) -> list[tuple[str, int, int]]:
     """The pieces of a text (see `split_text`), each with the paragraph and its character that it begins at, from 0."""
-    blocks = list(_blocks(text))
+    blocks = [" ".join(lines) for lines in paragraphs(text)]
     text = " ".join(blocks)
-    ends = [match.end() for match in _WORD.finditer(text)]
+    ends = [match.end() for match in WORD.finditer(text)]
     if len(ends) <= LONGEST:
         return [(text, 0, 0)] if text else []
     starts, block_ends, marks = _places(blocks)
@@ -160,18 +87,8 @@ def pieces_of(text: str) -> list[tuple[str, int, int]]:
     return [(piece, block, offset - starts[block]) for (offset, piece), block in zip(pieces, blocks_of, strict=True)]
 
 
-def entries_apart(text: str) -> str:
-    """A plain text in which entries of a list without marks, `2 carrots` on a line, are told apart: `2 carrots;`."""
-    return BREAK.join(entry for lines in _paragraphs(text) for entry in _entries(lines))
-
-
-def _blocks(text: str) -> Iterator[str]:
-    """The paragraphs of a text and the items of its lists, each on one line."""
-    return map(" ".join, _paragraphs(text))
-
-
-def _paragraphs(text: str) -> Iterator[list[str]]:
-    """The same as lines, each clean."""
+def paragraphs(text: str) -> Iterator[list[str]]:
+    """The paragraphs of a text and the items of its lists, as their lines, each clean."""
     lines = list[str]()
     for line in map(clean, _BROKEN.sub("", text).splitlines()):
         if lines and (not line or _MARK.match(line)):
@@ -181,32 +98,6 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
             lines.append(line)
     if lines:
         yield lines
-
-
-def _entries(lines: Sequence[str]) -> list[str]:
-    if not _are_entries(lines):
-        return _turns(lines)
-    return [*(line if line[-1] in PUNCTUATION else f"{line};" for line in lines[:-1]), _row_text(lines[-1:])]
-
-
-def _turns(lines: Sequence[str]) -> list[str]:
-    """The lines as one paragraph, or of a talk its turns: a passage had better begin with who speaks."""
-    begins = [bool(place and _TURN.match(line)) for place, line in enumerate(lines)]
-    if sum(begins) < _TURNS - 1:
-        return [" ".join(lines)]
-    turns = list[list[str]]()
-    for line, begun in zip(lines, begins, strict=True):
-        if begun or not turns:
-            turns.append([])
-        turns[-1].append(line)
-    return [" ".join(turn) for turn in turns]
-
-
-def _are_entries(lines: Sequence[str]) -> bool:
-    """Whether most lines are short and end without a punctuation mark, and few go on with a sentence."""
-    short = sum(line[-1] not in PUNCTUATION and len(_WORD.findall(line)) <= _ENTRY for line in lines)
-    going_on = sum(line[0].islower() for line in lines)
-    return len(lines) >= _ENTRIES and 4 * short >= 3 * len(lines) and 2 * going_on < len(lines)
 
 
 def _places(blocks: list[str]) -> tuple[list[int], set[int], set[int]]:

@@ -4,12 +4,12 @@ import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from raisf.retrieval.corpus.lines import LONGEST_LINE, PACKED, read_lines
-from raisf.retrieval.corpus.readers import Section, passages_of, row_passages
-from raisf.retrieval.corpus.splitting import BREAK, table_rows
+from raisf.retrieval.corpus.rows import row_passages
+from raisf.retrieval.corpus.sections import Section, passages_of
+from raisf.retrieval.corpus.shown import table_rows
 from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
@@ -213,9 +213,7 @@ def _passages_in_words(
     columns = _lower(names)
     naming = next((columns.index(column) for column in _NAMING if column in columns), None)
     if naming is None and len(columns) < _RECORD:
-        heading = "" if clean(caption) == about else caption
-        sections = iter(lambda: _section(list(itertools.islice(rows, _HELD)), names, about), None)
-        yield from passages_of(name, (replace(section, heading=heading) for section in sections))
+        yield from passages_of(name, _sections(rows, names, about, "" if clean(caption) == about else caption))
         return
     others = [place for place in range(len(names)) if place != naming]
     told = [names[place] for place in others]
@@ -244,13 +242,11 @@ def _fields(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def _section(rows: Sequence[_Row], names: Sequence[str], about: str) -> Section | None:
-    """Rows as a section of a document; None of none."""
-    if not rows:
-        return None
-    told = [(line, text) for line, cells in rows if (text := _in_words(names, cells))]
-    lines = [[(0, line)] for line, _ in told]
-    return Section(about, "", {"line": lines[0][0][1] if lines else 0}, BREAK.join(text for _, text in told), 0, lines)
+def _sections(rows: Iterator[_Row], names: Sequence[str], about: str, heading: str) -> Iterator[Section]:
+    """The rows as parts of a document, `_HELD` each."""
+    while held := list(itertools.islice(rows, _HELD)):
+        told = [([(0, line)], text) for line, cells in held if (text := _in_words(names, cells))]
+        yield Section.of_blocks(about, heading, 0, None, told)
 
 
 def _in_words(names: Sequence[str], cells: Sequence[str]) -> str:

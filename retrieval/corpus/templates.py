@@ -7,7 +7,7 @@ import re
 
 from raisf.retrieval.corpus.directives import Directives
 from raisf.retrieval.corpus.flavours import TICKED, plain_line
-from raisf.retrieval.corpus.splitting import is_caption
+from raisf.retrieval.corpus.shown import is_caption
 
 # Liquid's, Jinja's and Nunjucks' tags, Hugo's shortcodes, ERB's; what is to be written out, `{{ name }}` and
 # `<%= name %>`, stands for text. In code they are none. A tag of more characters, or over lines, is left as it is: what
@@ -118,13 +118,20 @@ def as_markdown(text: str) -> str:
         else:
             if _TAG_ALONE.match(above) and _MARKED_HEADING.match(line):
                 lines[-1] = ""
-            line = "" if _CONTAINER.match(line.rstrip()) else _without_notes(plain_line(without_tags(line)))
-            if not above.strip() and (heading := _HEADING.match(line.rstrip())):
-                line = f"{'#' * int(heading[1])} {heading[2]}"
+            line = _text_line(line, begins=not above.strip())
         callout = callout and (not bare or bare.lstrip().startswith(":::"))
         lines.append(line)
         above = line
     return "\n".join(lines)
+
+
+def _text_line(line: str, begins: bool) -> str:
+    """A line of text as any Markdown has it; a heading of HTML is one where a block begins."""
+    if _CONTAINER.match(line.rstrip()):
+        return ""
+    line = _without_notes(plain_line(without_tags(line)))
+    heading = _HEADING.match(line.rstrip()) if begins else None
+    return f"{'#' * int(heading[1])} {heading[2]}" if heading else line
 
 
 def _without_notes(line: str) -> str:

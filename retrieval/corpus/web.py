@@ -1,31 +1,38 @@
 """Reading html, with lxml of the extra `documents`: what a page shows, its tables by their columns' names."""
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from raisf.retrieval.corpus.front_matter import without_front_matter
 from raisf.retrieval.corpus.numerals import numeral
-from raisf.retrieval.corpus.readers import Section, passages_of
-from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION, STROKES, address_of, power_sign, table_rows
+from raisf.retrieval.corpus.sections import Section, passages_of
+from raisf.retrieval.corpus.shown import (
+    STROKES,
+    address_of,
+    grid_of,
+    number_of,
+    power_sign,
+    rows_in_words,
+    span_of,
+    table_rows,
+)
+from raisf.retrieval.corpus.splitting import BREAK, PUNCTUATION
 from raisf.retrieval.corpus.templates import is_made, without_tags
-from raisf.retrieval.corpus.titles import title_of, without_front_matter
+from raisf.retrieval.corpus.titles import title_of
 from raisf.retrieval.corpus.web_encoding import decoded
 from raisf.retrieval.corpus.web_hidden import HEADINGS, drop_hidden, is_unclosed
 from raisf.retrieval.passage import Passage
 from raisf.utils.errors import InputError
 from raisf.utils.text import SOFT_HYPHEN, clean
 
-_NO_DATA = tuple("script style template noscript head svg nav iframe select datalist textarea".split())
+# The reading above a word (ruby) would break it. Of a head only the title has words: where a page leaves out its tags
+# and the body's, lxml takes for the head's what stands before the first paragraph.
+_UNSEEN = frozenset("script style template noscript title svg nav iframe select datalist textarea rt rp".split())
 """Elements that are not seen."""
-# With the reading above a word (ruby), which would break it. What a page has before its body's first paragraph, lxml
-# takes for the head's, where the page leaves out both tags: of a head itself only the title has words.
-_UNSEEN = (*(kind for kind in _NO_DATA if kind != "head"), "title", "rt", "rp")
-_WORDY, WIDEST = 60, 50
-"""Words that no cell of a table without names has that is there for its data; columns that a cell spans at most."""
-_SPANNING = 8
-"""Words of a cell that is told again under each name that it stands under; longer ones are notes."""
+_WORDY = 60
+"""Words that no cell of a table without names has that is there for its data."""
 _NUMBERED = re.compile(r"\s*\d+[.)]")
 _CODE = re.compile(r"(<(?:pre|code)\b.{0,20000}?</(?:pre|code)>)", re.IGNORECASE | re.DOTALL)
 _FORMULAS = {"msup": "^", "msubsup": "^", "mfrac": "/"}
@@ -157,12 +164,6 @@ def _next_number(item: Any, numbers: dict[Any, int]) -> str:
     return "" if _NUMBERED.match(item.text or "") else f"{numeral(numbers[parent], form)}. "
 
 
-def number_of(told: str | None, otherwise: int) -> int:
-    """The number that an attribute tells; the other one where it tells none, or one of no page."""
-    told = (told or "").strip()
-    return int(told) if told.isdecimal() and len(told) < 10 else otherwise
-
-
 def _apart(element: Any, before: str, within: str) -> str:
     """A space between two spans that only a style sheet parts, where numbers would grow together: €80 and 12 m²."""
     sibling = element.getprevious() if element.tag == "span" else None
@@ -218,7 +219,7 @@ def _html_rows(table) -> list[str]:
         grid = [_led(row, line) for row, line in zip(rows, grid, strict=True)]
     captions = table_rows([[text] for text in above], named=False)
     wide, others = max(map(len, grid[: named or 1])), enumerate(rows[named:], start=min(named, 1))
-    over = {at: texts[row[0]] for at, row in others if len(row) == 1 < wide <= _span(row[0], "colspan")}
+    over = {at: texts[row[0]] for at, row in others if len(row) == 1 < wide <= span_of(row[0], "colspan")}
     return list(filter(None, [*captions, *rows_in_words(grid, named, over)]))
 
 
@@ -258,61 +259,3 @@ def _only_cells(table) -> bool:
         if clean(part.text) or any(clean(child.tail) for child in part) or next(strange, None) is not None:
             return False
     return True
-
-
-def rows_in_words(grid: Sequence[Sequence[str]], named: int, over: Mapping[int, str]) -> list[str]:
-    """The rows of a table as `table_rows` has them, the first of them, which have the columns' names, as one.
-
-    Args:
-        grid: The cells' texts by row and column.
-        named: How many rows have the columns' names.
-        over: By number, these as one, the texts of rows that stand over all columns, under the name of none.
-    """
-    if named:
-        names = zip_longest(*grid[:named], fillvalue="")
-        grid = [[" ".join(dict.fromkeys(filter(None, told))) for told in names], *grid[named:]]
-    rows = [[""] * len(grid[0]) if number in over else line for number, line in enumerate(grid)]
-    told = table_rows(rows, bool(named))
-    for number, text in over.items():
-        told[number] = "".join(table_rows([[text]], named=False))
-    return told
-
-
-def grid_of(rows: Sequence[list[Any]], texts: Mapping[Any, str], named: int) -> list[list[str]]:
-    """The cells' texts by row and column: one that spans rows stands in each, a name that spans columns over each.
-
-    Args:
-        rows: Their cells, with the attributes `colspan` and `rowspan` of HTML.
-        texts: Of each cell.
-        named: How many rows have the columns' names.
-    """
-    grid, below = list[list[str]](), dict[int, tuple[int, str]]()
-    for number, row in enumerate(rows):
-        line = list[str]()
-        waiting = row[::-1]
-        while waiting or any(column >= len(line) for column in below):
-            left, text = below.pop(len(line), (0, ""))
-            if not left and not waiting:
-                line.append("")
-                continue
-            wide = 1
-            if not left:
-                cell = waiting.pop()
-                text, wide, left = texts[cell], _span(cell, "colspan"), min(_span(cell, "rowspan"), len(rows) - number)
-            for column in range(len(line), len(line) + wide):
-                if left > 1:
-                    below[column] = (left - 1, text)
-            line += over_columns(text, wide, number < named, first=not line or not named)
-        grid.append(line + [""] * (len(grid[0]) - len(line) if grid else 0))
-    return grid
-
-
-def over_columns(text: str, wide: int, named: bool, first: bool) -> list[str]:
-    """A cell's text in the columns that it spans: of a name in each, and of a short cell behind a row's first."""
-    each = named or (not first and len(text.split()) <= _SPANNING)
-    return [text, *[text if each else ""] * (wide - 1)]
-
-
-def _span(cell: Any, name: str) -> int:
-    """How many rows or columns a cell spans, 1 where it says nothing sensible."""
-    return min(number_of(cell.get(name), 1) or 1, WIDEST)

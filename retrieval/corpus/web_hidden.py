@@ -28,8 +28,10 @@ def drop_hidden(parts: Sequence[Any]) -> None:
     A whole page is hidden only while it loads.
     """
     for element in _elements(parts):
+        if element.getparent() is None:  # the whole page, or a part of navigation that has been taken out
+            continue
         hidden = element.get("hidden") is not None or _HIDING.search(element.get("style", ""))
-        hidden = hidden and element.tag not in ("html", "body") and not _is_pictured(element)
+        hidden = hidden and element.tag != "body" and not _is_pictured(element)
         if hidden or _is_struck(element) or _is_again(element) or _is_way(element):
             element.drop_tree()
         elif element.get("role") == "navigation" and not is_unclosed(element):

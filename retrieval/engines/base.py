@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from raisf.retrieval.corpus.documents import checked
+from raisf.retrieval.corpus.checking import checked
 from raisf.retrieval.encoders.checkpoint import MINILM
 from raisf.retrieval.engines.checkpoints import find_again, findable_name, place_of
 from raisf.retrieval.passage import Passage, check_k

@@ -109,12 +109,13 @@ def test_lines_of_tags_alone_below_many_paragraphs_are_read_at_once(docs: Path):
 
 
 def test_a_parser_that_hangs_fills_the_memory_or_crashes_is_replaced(docs: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each of three pdf files makes the parsing process do one of these; the fourth is read by a new process."""
+    """Each of four pdf files makes the parsing process do one of these; the last is read by a new process."""
     from raisf.retrieval.corpus import parsing
 
     ways = {
         "crash.pdf": "import os; os.abort()",
         "hang.pdf": "while True: pass",
+        "killed.pdf": "import os; os.kill(os.getpid(), 9)",
         "memory.pdf": "x = [bytearray(1 << 28) for _ in range(1000)]",
     }
     lines = "".join(f"    if file.name == {name!r}: exec({way!r})\n" for name, way in ways.items())
@@ -132,6 +133,7 @@ def test_a_parser_that_hangs_fills_the_memory_or_crashes_is_replaced(docs: Path,
     assert texts == ["Radium.", GOOD]
     assert "crashed (SIGABRT)" in skipped["crash.pdf"] and "more memory" in skipped["memory.pdf"]
     assert "takes more than the 4 seconds" in skipped["hang.pdf"]
+    assert "too little memory" in skipped["killed.pdf"], "by Linux, where the machine's memory is used up"
 
 
 def test_a_document_is_read_whole_or_not_at_all(docs: Path, monkeypatch: pytest.MonkeyPatch):

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raisf.retrieval.corpus.documents import Skipped, checked, find_documents
+from raisf.retrieval.corpus.checking import checked
+from raisf.retrieval.corpus.documents import Skipped, find_documents
 from raisf.retrieval.corpus.reading import read_documents
 from raisf.retrieval.corpus.splitting import LONGEST, SHORTEST, split_text
 from raisf.retrieval.corpus.texts import passages_of_texts

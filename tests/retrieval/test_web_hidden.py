@@ -25,6 +25,7 @@ def read(folder: Path, page: str) -> list[str]:
     [
         "<div role=navigation><h3>Navigation</h3><ul><li>About</ul></div>",
         "<div role=navigation><ul><li>Docs &raquo;<li>Pool</ul><hr></div>",
+        "<div role=navigation><ul hidden><li>Docs</ul><s>Spa</s><a href='#fees'>Skip to content</a></div>",
         "<div>On this page</div><ul><li><a href='#fees'>Fees</a><ul><li><a href='#h'>Hours</a></ul></ul>",
         "<p>Table of Contents</p>"
         "<ol><li><a href='#fees'><span>1</span> <span>Fees</span></a><li><a href='#h'>Hours</a></ol>",
