@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.evaluation.outcome import ask_one
 from raisf.evaluation.runner import evaluate
 from raisf.lm.connect import connect
 from raisf.optimize.optimizers.base import counting
@@ -15,6 +16,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.files import read_jsonl
+from raisf.utils.usage import count_tokens, telling, tokens_of
 from tests.scripted import ScriptedLM
 
 ASKED = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer="1").with_inputs("question") for i in range(3)]
@@ -134,6 +136,38 @@ def test_a_program_of_ours_that_a_module_asks_several_times_counts_each_time() -
 def test_calls_side_by_side_tell_their_tokens() -> None:
     told = cost(Side())
     assert (told["lm_calls"], told["unmetered_calls"], told["completion_tokens"]) == (3, 0, 18)
+
+
+class Aside(Twice):
+    """Asks its LM for likelihoods, three calls a question, which do not go through DSPy."""
+
+    def forward(self, question: str) -> dspy.Prediction:
+        count_tokens(self.ask.lm, 90, 6, 3)
+        return dspy.Prediction(answer="1")
+
+
+def test_calls_past_dspy_count_each_and_their_tokens_once() -> None:
+    with counting() as spent:
+        told = cost(Aside())
+    assert (told["lm_calls"], told["unmetered_calls"]) == (3, 0)
+    assert (told["prompt_tokens"], told["completion_tokens"]) == (90, 6)
+    assert spent.lm_calls == 3 * len(ASKED)
+
+
+def test_a_call_that_tells_one_kind_of_tokens_or_their_sum_is_not_metered() -> None:
+    told = [{"prompt_tokens": 5, "completion_tokens": None}, {"total_tokens": 9}, {"prompt_tokens": 5}]
+    told.append({"prompt_tokens": 5, "completion_tokens": 0})
+    assert telling(told) == 1 and tokens_of(told) == {"prompt_tokens": 15, "completion_tokens": 0}
+
+
+def test_a_prediction_tells_its_usage_where_dspy_is_to_track_it_and_leaves_the_callers_trace_alone() -> None:
+    program, trace = Twice(), list[Any]()
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "1"}))
+    with dspy.context(track_usage=True, trace=trace):
+        prediction = ask_one(program, ASKED[0]).prediction
+    assert prediction is not None and not trace
+    usage: Any = prediction.get_lm_usage()
+    assert usage["scripted/lm"]["completion_tokens"] == 2 * len("[[ ## answer ## ]] 1".split())
 
 
 def test_calls_that_cannot_be_seen_are_not_none() -> None:
