@@ -201,6 +201,15 @@ def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -
     assert provenance([], "t", [tmp_path / "r.jsonl"])["answered"].endswith("UTC")
 
 
+def test_equal_figures_are_equal_text() -> None:
+    """Else a page among documents would change each time that its command runs."""
+    section = Section("t", ["program"], [["a"]])
+    for _ in range(2):
+        section.draw(plots.exact_match({"a": summarise([])}))
+    first, second = section.drawings
+    assert first == second and "<dc:date>" not in first
+
+
 def test_what_a_figure_of_routes_says_below_its_bars_ends_inside_it() -> None:
     """Beside the names of table7's rows it was cut off."""
     figure = plots.route_shares({"ra-isf, zero-shot, listwise": summarise([])}, ROUTES)
