@@ -133,6 +133,19 @@ def test_a_program_of_ours_that_a_module_asks_several_times_counts_each_time() -
     assert (told.unreadable, told.outputs) == (3 * one.unreadable, 3 * one.outputs)
 
 
+def test_a_lost_call_is_an_error_of_its_question_whoever_counts_around_it() -> None:
+    def reply(fields: dict[str, Any]) -> dict[str, str]:
+        if fields["question"] == ASKED[1].question and fields.get("passage") == "Two":
+            raise dspy.LMServerError("down", status=500)
+        return {"verdict": "relevant" if "passage" in fields else "unknown", "answer": "1", "evidence": "1"}
+
+    ours = RAISF(lambda query, k: [Passage("1", "One"), Passage("2", "Two")], max_depth=0)
+    ours.set_lm(ScriptedLM(reply))
+    with counting():
+        report = evaluate(ours, ASKED, progress=False)
+    assert (report.errors, round(report.em.value, 3)) == (1, 0.667)
+
+
 def test_calls_side_by_side_tell_their_tokens() -> None:
     told = cost(Side())
     assert (told["lm_calls"], told["unmetered_calls"], told["completion_tokens"]) == (3, 0, 18)
