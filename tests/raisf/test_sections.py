@@ -16,6 +16,7 @@ from raisf.experiments.every_judge import _judges
 from raisf.optimize.judges.judgements import Judged, Judgements
 from raisf.reports.compiled import training_table
 from raisf.reports.page import _parts as page_cell
+from raisf.reports.real import overview
 from raisf.reports.report import answer_sections, cost_section, judge_sections, pair_sections
 from raisf.reports.sections import Cell, PValue, Section, shown, write_sections
 from tests.raisf.records import record
@@ -163,3 +164,11 @@ def test_what_was_won_and_lost_and_each_p_value_stand_in_their_columns() -> None
     assert (first["pair"], first["difference"], first["won"], first["lost"]) == ("b - a", pairs[0].em, 10, 2)
     assert (second["p"], second["Holm"]) == (2 * 0.5**16, 3 * 2 * 0.5**16)
     assert f1.rows[0] == ["b - a", pairs[0].f1, 1.0, 1.0]
+
+
+def test_a_row_that_a_data_set_lacks_leaves_its_own_columns_empty() -> None:
+    whole, half = ({str(n): {**record(n, n < right), "id": str(n)} for n in range(4)} for right in (4, 2))
+    section = overview({"hp": {"rag": whole, "direct": half}, "mq": {"rag": half}, "nq": {"direct": whole}}, "", {})
+    assert section.columns == ["program", "hp EM", "hp F1", "mq EM", "mq F1", "nq EM", "nq F1"]
+    values = [[cell.value if isinstance(cell, Score) else cell for cell in row] for row in section.rows]
+    assert values == [["rag", 1.0, 1.0, 0.5, 0.5, None, None], ["direct", 0.5, 0.5, None, None, 1.0, 1.0]]
