@@ -39,6 +39,12 @@ def changed(folder: Path, change: Callable[[dict[str, torch.Tensor], str], Any])
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
+def of_the_bare_model(folder: Path) -> None:
+    tensors = {name.removeprefix("model."): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+    configured(folder, num_hidden_layers=1)
+
+
 def truncated(folder: Path) -> None:
     whole = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
@@ -52,6 +58,10 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a layer less": (
         lambda folder: configured(folder, num_hidden_layers=1),
         "has weights that its config.json does not tell of .9: model.layers.1",
+    ),
+    "a layer less than names without a prefix": (
+        of_the_bare_model,
+        "has weights that its config.json does not tell of .9: (model.)?layers.1",
     ),
     "biases": (
         lambda folder: changed(

@@ -7,7 +7,6 @@ import pytest
 
 from raisf.programs.calls import Run
 from raisf.programs.concurrency import BudgetSpent
-from raisf.programs.ra_isf import RAISF
 from raisf.signatures.answers import DirectAnswer
 from tests.scripted import ScriptedLM
 
@@ -35,9 +34,9 @@ def test_a_retriever_that_runs_out_of_its_own_time_is_told_as_that():
         raise TimeoutError("the disk is slow")
 
     for seconds in (None, 60):
-        with dspy.context(lm=ScriptedLM(lambda fields: {"verdict": "unknown"})):
-            with pytest.raises(Exception, match="the disk is slow"):
-                RAISF(slow, max_seconds=seconds)(question="Who?")
+        run = Run(slow, max_seconds=seconds)
+        with pytest.raises(TimeoutError, match="the disk is slow"):
+            run.found(run.search("Who?", 3))
 
 
 @pytest.mark.parametrize("first", ["mumble", {"answer": "Ada"}], ids=["unreadable", "readable"])
