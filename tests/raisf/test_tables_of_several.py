@@ -4,9 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import dspy
+import pytest
 
 from raisf.experiments import blendfilter_tables, tables
 from raisf.experiments import published_results as published
+from raisf.utils.errors import InputError
 
 
 def _workspace(**more: Any) -> Any:
@@ -38,6 +40,8 @@ def test_table4_means_over_the_answered_questions_of_each_kind(records: Any) -> 
     (section,) = tables.effort(_workspace(), {"ours": of})
     means = {row[0]: (row[1], row[-1]) for row in section.rows}
     assert means["ours"] == (2, 2) and means["ours: bridge"] == (1, 1) and means["ours: yesno"] == (3, 1)
+    (section,) = tables.effort(_workspace(), {"ours": {"q0": of["q0"]}})
+    assert [row[0] for row in section.rows if "ours" in str(row[0])] == ["ours"], "its one kind is all of it"
 
 
 def test_what_a_filter_threw_out_or_did_not_judge_was_not_read(records: Any) -> None:
@@ -59,3 +63,19 @@ def test_a_retriever_that_is_not_the_papers_is_named_and_the_papers_own_is_not(r
     assert "another retriever" not in told["colbert"]
     assert "Ours search with another retriever, bm25." in told["bm25"]
     assert "Ours search with another retriever." in told[""]
+
+
+def test_a_curve_goes_up_its_numbers_in_whatever_order_they_were_asked(records: Any) -> None:
+    answers = _runs(records, **{"rag, k 10": 30, "rag, k 3": 20, "rag, k 1": 10, "direct": 5})
+    (section,) = tables.sweep("k")(_workspace(), answers)
+    assert section.columns == ["exact match", "k 1", "k 3", "k 10"]
+    rows: Any = section.rows
+    assert [[row[0], *(cell.value for cell in row[1:])] for row in rows] == [
+        ["rag", 0.25, 0.5, 0.75],
+        ["direct", 0.125, 0.125, 0.125],
+    ]
+
+
+def test_ablations_of_which_none_of_ra_isf_could_be_run_say_why(records: Any) -> None:
+    with pytest.raises(InputError, match="nothing of RA-ISF can be run: RA-ISF: the endpoint is down"):
+        tables.ablations(_workspace(left_out={"RA-ISF": "the endpoint is down"}), _runs(records, rag=10))

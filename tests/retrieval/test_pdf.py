@@ -217,7 +217,7 @@ def test_pages_whose_fonts_do_not_tell_their_letters_are_told(tmp_path: Path, ca
     assert "the first of them page 1;" in caplog.text
 
 
-NAMED_SHAPES = b"1 begincodespacerange <0000> <FFFF> endcodespacerange 1 beginbfrange <0004> <0009> <0061> endbfrange"
+NAMED_SHAPES = b"1 begincodespacerange <0000> <FFFF> endcodespacerange 1 beginbfrange <0004> <0009> <0041> endbfrange"
 
 
 @pytest.mark.parametrize("encoding", ["/Identity-H", "/Identity-V"])
@@ -226,7 +226,7 @@ NAMED_SHAPES = b"1 begincodespacerange <0000> <FFFF> endcodespacerange 1 beginbf
     [
         ("Signs) Tj /F2 12 Tf (\\000\\004\\000\\005) Tj /F1 12 Tf ( are rare.", None, "Signs\4\5 are rare."),
         (") Tj /F2 12 Tf (\\000\\004\\000\\005\\000\\006\\000\\004) Tj /F1 12 Tf (Oh", None, None),
-        (") Tj /F2 12 Tf (\\000\\004\\000\\005\\000\\006", NAMED_SHAPES, "abc"),
+        (") Tj /F2 12 Tf (\\000\\004\\000\\005\\000\\006", NAMED_SHAPES, "ABC"),
         (") Tj /F3 12 Tf (Of a font that is not there", None, None),
     ],
     ids=["some signs", "most signs", "a font that tells them", "no font"],
