@@ -128,7 +128,7 @@ def test_p_values_are_numbers_in_files() -> None:
     (row,) = json.loads(json.dumps(sections[0].as_dict()))["rows"]
     assert row["p"] == {"p": 2 * 0.5**20} == row["Holm"]
     assert [shown(cell) for cell in Section.of(sections[0].as_dict()).rows[0][-2:]] == ["<0.001", "<0.001"]
-    assert shown(PValue(0.0321)) == "0.032"
+    assert [shown(PValue(p)) for p in (0.0321, 0.005, 0.001)] == ["0.032", "0.005", "0.001"]
 
 
 def test_a_row_without_a_score_keeps_its_columns_in_files_and_one_of_no_questions_is_a_dash(tmp_path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from raisf.experiments import blendfilter_tables, tables
 from raisf.experiments import published_results as published
-from raisf.utils.errors import InputError
+from raisf.utils.errors import InputError, RaisfError
 
 
 def _workspace(**more: Any) -> Any:
@@ -79,3 +79,16 @@ def test_a_curve_goes_up_its_numbers_in_whatever_order_they_were_asked(records: 
 def test_ablations_of_which_none_of_ra_isf_could_be_run_say_why(records: Any) -> None:
     with pytest.raises(InputError, match="nothing of RA-ISF can be run: RA-ISF: the endpoint is down"):
         tables.ablations(_workspace(left_out={"RA-ISF": "the endpoint is down"}), _runs(records, rag=10))
+
+
+def test_judges_that_cannot_be_asked_are_told_of_and_a_fault_that_nobody_told_is_raised() -> None:
+    def judge(settings: Any) -> Any:
+        if settings:
+            workspace.left_out["rag"] = "the endpoint is down"
+        raise RaisfError("no judge answered")
+
+    workspace = _workspace(left_out={"direct": "refused"}, judge=judge)
+    assert tables.judged_beside(workspace, {"rag": SimpleNamespace()}) == {}  # type: ignore[dict-item]
+    assert workspace.left_out == {"direct": "refused", "rag: its judges alone": "the endpoint is down"}
+    with pytest.raises(RaisfError, match="no judge answered"):
+        tables.judged_beside(workspace, {})
