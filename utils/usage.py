@@ -1,6 +1,6 @@
 """What DSPy's usage tracker knows of calls, and what it is told of those that did not go through DSPy."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Any
@@ -82,10 +82,9 @@ def metered_calls(usage: UsageTracker) -> list[dict[str, Any]]:
     return [entry for entries in by_lm.values() for entry in entries]
 
 
-def tokens_of(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def tokens_of(calls: Collection[Mapping[str, Any]]) -> dict[str, int]:
     """The tokens of some calls together, as far as these tell them."""
-    known = list(calls)
-    return {name: sum(call.get(name) or 0 for call in known) for name in TOKENS}
+    return {name: sum(call.get(name) or 0 for call in calls) for name in TOKENS}
 
 
 def telling(calls: Iterable[Mapping[str, Any]]) -> int:

@@ -61,7 +61,7 @@ def tried_layers(count: int) -> list[int]:
 def fit_probe(
     labels: Sequence[str], layers: Sequence[int], train: LabelledStates, validation: LabelledStates
 ) -> tuple[Probe, dict[str, Any]]:
-    """The probe whose layer and penalty have the lowest log loss on the validation rows; of equals the higher AUROC.
+    """The probe whose layer and penalty have the lowest log loss on the validation rows.
 
     Args:
         labels: Two or more; `gold` counts them.
@@ -79,7 +79,7 @@ def fit_probe(
         for penalty, weight, bias in _fitted(features, np.eye(len(labels))[train.gold], train.weights):
             probe = Probe(tuple(labels), layer, weight, bias, mean, scale)
             tried.append((_measured(probe, penalty, validation, place), probe))
-    chosen, probe = min(tried, key=lambda one: (one[0].log_loss, -one[0].auroc))
+    chosen, probe = min(tried, key=lambda one: one[0].log_loss)
     report = {"log_loss": chosen.log_loss, "auroc": chosen.auroc, "n": len(validation.gold)}
     return probe, {"C": chosen.C, "validation": report, "curve": [asdict(point) for point, _ in tried]}
 

@@ -112,7 +112,7 @@ def _is_raised(below: _Run, above: _Run) -> bool:
     (other_x, other_y), other_up = _place(above)
     height = math.hypot(*up)
     size = below.size * height
-    if not (size and 0 < above.size * math.hypot(*other_up) <= _SMALLER * size):
+    if not 0 < above.size * math.hypot(*other_up) <= _SMALLER * size:
         return False
     least, most = _HIGHER
     return least < ((other_x - x) * up[0] + (other_y - y) * up[1]) / (height * size) < most

@@ -16,7 +16,7 @@ from raisf.evaluation.report import Report, summarise
 from raisf.evaluation.runner import evaluate
 from raisf.optimize.judges.judge_data import steps
 from raisf.optimize.optimizers.selection import answer_accuracy, answer_exact_match
-from raisf.programs.trace import Cost, Node, Step, Trace
+from raisf.programs.trace import Cost, JudgedPassage, Node, Step, Trace
 from raisf.utils.errors import InputError, RaisfError
 from raisf.utils.files import read_jsonl
 
@@ -122,6 +122,17 @@ def test_answers_without_a_probability_stand_above_those_that_nothing_supports()
     untold = [record(number, "wrong", True) for number in range(4)]
     report = summarise([*untold, {**record(4, "right", True), "confidence": 0.5}])
     assert report.risk is not None and report.risk.right[0.2] == 1.0, "what has a probability stands above them"
+
+
+def test_a_title_whose_accent_is_a_letter_of_its_own_is_the_title_that_gold_names() -> None:
+    class Read(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            passages = [JudgedPassage(pid="1", title="Caf\u0065\u0301 Elm", text="It opened in 1892.")]
+            root = Node(question=question, passages=passages).conclude("passages", "from 1 of 1", "1892")
+            return dspy.Prediction(answer="1892", trace=Trace(system="s", root=root, cost=Cost(retrievals=1)))
+
+    report = run(Read(), [dspy.Example(question="When?", answer="1892", gold_titles=["Caf\u00e9 Elm"])])
+    assert report.recall is not None and (report.recall.value, report.recall.n) == (1.0, 1)
 
 
 @pytest.mark.parametrize("steps", [[], [Step(generation="So I think.")], [Step(query="who?")]])

@@ -8,6 +8,7 @@ from typing import Any
 import dspy
 import pytest
 
+from raisf.evaluation.outcome import ask_one
 from raisf.evaluation.runner import evaluate
 from raisf.lm.connect import connect
 from raisf.optimize.optimizers.base import counting
@@ -15,6 +16,7 @@ from raisf.programs.baselines.direct import Direct
 from raisf.programs.ra_isf import RAISF
 from raisf.retrieval.passage import Passage
 from raisf.utils.files import read_jsonl
+from raisf.utils.usage import count_tokens, telling, tokens_of
 from tests.scripted import ScriptedLM
 
 ASKED = [dspy.Example(id=f"q{i}", question=f"What is {i}?", answer="1").with_inputs("question") for i in range(3)]
@@ -131,9 +133,54 @@ def test_a_program_of_ours_that_a_module_asks_several_times_counts_each_time() -
     assert (told.unreadable, told.outputs) == (3 * one.unreadable, 3 * one.outputs)
 
 
+def test_a_lost_call_is_an_error_of_its_question_whoever_counts_around_it() -> None:
+    def reply(fields: dict[str, Any]) -> dict[str, str]:
+        if fields["question"] == ASKED[1].question and fields.get("passage") == "Two":
+            raise dspy.LMServerError("down", status=500)
+        return {"verdict": "relevant" if "passage" in fields else "unknown", "answer": "1", "evidence": "1"}
+
+    ours = RAISF(lambda query, k: [Passage("1", "One"), Passage("2", "Two")], max_depth=0)
+    ours.set_lm(ScriptedLM(reply))
+    with counting():
+        outcomes = [ask_one(ours, example) for example in ASKED]
+    assert [outcome.error is not None for outcome in outcomes] == [False, True, False]
+
+
 def test_calls_side_by_side_tell_their_tokens() -> None:
     told = cost(Side())
     assert (told["lm_calls"], told["unmetered_calls"], told["completion_tokens"]) == (3, 0, 18)
+
+
+class Aside(Twice):
+    """Asks its LM for likelihoods, three calls a question, which do not go through DSPy."""
+
+    def forward(self, question: str) -> dspy.Prediction:
+        count_tokens(self.ask.lm, 90, 6, 3)
+        return dspy.Prediction(answer="1")
+
+
+def test_calls_past_dspy_count_each_and_their_tokens_once() -> None:
+    with counting() as spent:
+        told = cost(Aside())
+    assert (told["lm_calls"], told["unmetered_calls"]) == (3, 0)
+    assert (told["prompt_tokens"], told["completion_tokens"]) == (90, 6)
+    assert spent.lm_calls == 3 * len(ASKED)
+
+
+def test_a_call_that_tells_one_kind_of_tokens_or_their_sum_is_not_metered() -> None:
+    told = [{"prompt_tokens": 5, "completion_tokens": None}, {"total_tokens": 9}, {"prompt_tokens": 5}]
+    told.append({"prompt_tokens": 5, "completion_tokens": 0})
+    assert telling(told) == 1 and tokens_of(told) == {"prompt_tokens": 15, "completion_tokens": 0}
+
+
+def test_a_prediction_tells_its_usage_where_dspy_is_to_track_it_and_leaves_the_callers_trace_alone() -> None:
+    program, trace = Twice(), list[Any]()
+    program.set_lm(ScriptedLM(lambda fields: {"answer": "1"}))
+    with dspy.context(track_usage=True, trace=trace):
+        prediction = ask_one(program, ASKED[0]).prediction
+    assert prediction is not None and not trace
+    usage: Any = prediction.get_lm_usage()
+    assert usage["scripted/lm"]["completion_tokens"] == 2 * len("[[ ## answer ## ]] 1".split())
 
 
 def test_calls_that_cannot_be_seen_are_not_none() -> None:

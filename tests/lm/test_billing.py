@@ -1,14 +1,15 @@
 """If this failed, reports would tell a sixtieth of what a question has cost."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
 import dspy
 import pytest
-from dspy.lm15 import Message, Request
+from dspy.clients.engines import AsyncLM15Engine
+from dspy.lm15 import Message, Request, StreamEndEvent, StreamStartEvent
 
 from raisf.lm.connect import connect
 
@@ -49,3 +50,14 @@ def test_what_a_model_thought_is_counted(gemini: str) -> None:
     assert (told["prompt_tokens"], told["completion_tokens"], told["total_tokens"]) == (100, 915, 1015)
     *_, end = lm.endpoint.stream(Request(model=lm.model, messages=(Message.user("Where?"),)))
     assert (end.usage.input_tokens, end.usage.output_tokens) == (100, 915)
+
+
+def test_an_answer_whose_end_tells_no_usage_is_streamed_to_it(gemini: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stream(self: Any, request: Request) -> AsyncIterator[Any]:
+        yield StreamStartEvent(model=request.model)
+        yield StreamEndEvent("stop")
+
+    monkeypatch.setattr(AsyncLM15Engine, "stream", stream)
+    lm: Any = connect("gemini/gemini-2.5-flash", api_base=gemini).copy(cache=False)
+    events = list(lm.endpoint.stream(Request(model=lm.model, messages=(Message.user("Where?"),))))
+    assert [event.type for event in events] == ["start", "end"] and events[-1].usage is None

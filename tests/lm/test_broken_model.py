@@ -15,6 +15,7 @@ from transformers import MambaConfig, MambaForCausalLM
 from raisf.lm.connect import connect
 from raisf.lm.local import weights
 from raisf.lm.local.inference import load_model
+from raisf.lm.local.soundness import check_weights, unreadable
 from raisf.optimize.adapters import adapter_hash
 from raisf.utils.errors import InputError
 
@@ -38,6 +39,12 @@ def changed(folder: Path, change: Callable[[dict[str, torch.Tensor], str], Any])
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
+def of_the_bare_model(folder: Path) -> None:
+    tensors = {name.removeprefix("model."): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+    configured(folder, num_hidden_layers=1)
+
+
 def truncated(folder: Path) -> None:
     whole = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
@@ -52,6 +59,10 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: configured(folder, num_hidden_layers=1),
         "has weights that its config.json does not tell of .9: model.layers.1",
     ),
+    "a layer less than names without a prefix": (
+        of_the_bare_model,
+        "has weights that its config.json does not tell of .9: (model.)?layers.1",
+    ),
     "biases": (
         lambda folder: changed(
             folder, lambda tensors, name: tensors.update({name.replace("weight", "bias"): torch.ones(64)})
@@ -61,6 +72,10 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a tensor less": (
         lambda folder: changed(folder, lambda tensors, name: tensors.pop(name)),
         r"lacks 1 of the weights that its architecture has \(model.layers.0.mlp.up_proj.weight",
+    ),
+    "no head": (
+        lambda folder: changed(folder, lambda tensors, name: tensors.pop("lm_head.weight")),
+        r"lacks 1 of the weights that its architecture has \(lm_head.weight",
     ),
     "no numbers": (
         lambda folder: changed(folder, lambda tensors, name: tensors[name][3].fill_(float("nan"))),
@@ -91,6 +106,19 @@ def test_weights_of_another_kind_are_no_damage(folder: Path) -> None:
     more = {"vision.layers.0.mlp.up_proj.weight": torch.ones(2), "mtp.layers.0.self_attn.q_proj.weight": torch.ones(2)}
     changed(folder, lambda tensors, name: tensors.update(more))
     load_model(folder)
+
+
+def test_weights_whose_sum_half_precision_cannot_hold_are_no_damage(tmp_path: Path) -> None:
+    model: Any = torch.nn.Linear(300, 300, dtype=torch.float16)
+    torch.nn.init.ones_(model.weight)
+    model.config, model.base_model_prefix = None, "model"
+    check_weights(model, {"missing_keys": [], "mismatched_keys": [], "unexpected_keys": []}, tmp_path)
+
+
+def test_an_error_without_words_is_told_by_its_kind_and_one_in_two_lines_by_both(tmp_path: Path) -> None:
+    assert "cannot read it (KeyError)" in str(unreadable(tmp_path, KeyError()))
+    told = unreadable(tmp_path, ValueError("Cannot load:\n  layer 3\nmore"), ", or give another")
+    assert "cannot read it (Cannot load: layer 3): copy or download it again, or give another" in str(told)
 
 
 def test_an_architecture_that_cannot_run_here_is_not_called_damaged(folder: Path) -> None:

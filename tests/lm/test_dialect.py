@@ -8,8 +8,9 @@ from typing import Any
 
 import dspy
 import pytest
-from dspy.lm15 import Config, Message, Request
+from dspy.lm15 import Config, InvalidRequestError, Message, Request, Response, UnsupportedFeatureError, Usage
 
+from raisf.lm.adapter import COMPLETION
 from raisf.lm.connect import connect
 from raisf.lm.dialect import Dialect
 from raisf.programs.baselines.direct import Direct
@@ -65,6 +66,41 @@ def test_the_limit_has_the_name_that_every_server_knows(model: str, place: str |
     asyncio.run(Dialect(dspy.LM(model), place).ask(attempt, asked))
     config = told[0].config
     assert (config.max_tokens, config.extensions) == ((None, {"a": 1, name: 5}) if name else (5, {"a": 1}))
+
+
+def answered(*faults: Exception, **options: Any) -> tuple[Any, list[Request]]:
+    """What is made of a request whose tries fail with these, one after the other, and the tries."""
+    told: list[Request] = []
+    left = iter(faults)
+
+    async def attempt(request: Request) -> Response:
+        told.append(request)
+        for fault in left:
+            raise fault
+        return Response(None, request.model, Message.assistant("Ada"), "stop", Usage())
+
+    asked = Request(model="x", messages=(Message.user("Who?"),), config=Config(temperature=0.0, **options))
+    return asyncio.run(Dialect(dspy.LM("openai/x"), OWN).ask(attempt, asked)), told
+
+
+def test_a_text_that_is_continued_is_sent_the_limit_that_its_endpoint_knows() -> None:
+    _, told = answered(max_tokens=5, extensions=COMPLETION)
+    assert (told[0].config.max_tokens, told[0].config.extensions) == (5, COMPLETION)
+
+
+def test_only_what_speaks_of_the_temperature_is_asked_again_without_one() -> None:
+    response, told = answered(UnsupportedFeatureError("no temperature"))
+    assert response.finish_reason == "stop" and [one.config.temperature for one in told] == [0.0, None]
+    with pytest.raises(InvalidRequestError, match="no such model"):
+        answered(InvalidRequestError("no such model"), InvalidRequestError("another try"))
+
+
+def test_what_gemini_blocks_in_a_stream_is_filtered_and_its_other_faults_are_none() -> None:
+    code = "inband_finish_reason"
+    response, _ = answered(InvalidRequestError("Candidate blocked: SAFETY", provider_code=code))
+    assert response.finish_reason == "content_filter"
+    with pytest.raises(InvalidRequestError, match="MALFORMED"):
+        answered(InvalidRequestError("MALFORMED_FUNCTION_CALL", provider_code=code))
 
 
 def test_a_model_that_reasons_under_a_name_of_ones_own_is_sent_the_newer_name(refusing: Any) -> None:

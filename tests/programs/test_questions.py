@@ -75,6 +75,10 @@ def test_no_list_is_too_long_and_none_of_it_is_empty(texts):
     assert len(listed(texts)) <= 10 and all(normal(text) for text in listed(texts))
 
 
+def test_a_mark_that_stands_alone_makes_no_other_question():
+    assert normal("Qui est Ada Hill ?") == normal("qui est  Ada Hill?") == "qui est ada hill"
+
+
 @pytest.mark.parametrize(
     ("question", "closed"),
     [
@@ -89,6 +93,7 @@ def test_no_list_is_too_long_and_none_of_it_is_empty(texts):
         ("Velm, a small town, is part of which county?", False),
         ("Can you tell me who wrote Ember?", False),
         ("Which came first, was it Ember?", False),
+        ("Is Velm a town, and who founded it?", False),
         ("", False),
     ],
 )

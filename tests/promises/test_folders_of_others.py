@@ -82,6 +82,17 @@ def test_a_folder_of_notes_is_no_report_and_a_report_may_hold_notes(tmp_path: Pa
     check_folder(out)
 
 
+def test_a_report_whose_results_a_power_cut_has_emptied_is_known_by_its_answers(tmp_path: Path):
+    """Every question would have to be asked again, in a new folder."""
+    out = put(tmp_path / "out", results_json="", answers_csv="program")
+    with pytest.raises(InputError, match="holds other things"):
+        check_folder(out)
+    check_folder(put(out, **{"records__rag.meta.json": "{}"}))
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is a file: give a folder for the report"):
+        check_folder(tmp_path / "file")
+
+
 @pytest.mark.parametrize("stray", [".cost-1.svg._xeahq9d.partial", ".DS_Store", ".nfs00000001"])
 def test_a_report_goes_on_beside_what_a_killed_command_a_mac_or_a_network_disk_left(stray: str, tmp_path: Path):
     """Every question would have to be asked again, in a new folder."""

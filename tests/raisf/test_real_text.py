@@ -320,6 +320,9 @@ def test_a_page_keeps_its_words_and_shows_data_as_data(tmp_path):
     assert text.startswith(f"# Title\n\n{MARK}\n\n- data: x\n")
     assert "## A \\| B\n\nn = 2.\n\n| program | score |\n| --- | ---: |\n" in text
     assert text.rstrip().endswith("| d | 0.50 |") and text.count("| a\\|b") == 1
+    page.write_text("# Mine\n\nMy own words.\n")
+    write_markdown(page, "Title", {"data": "x"}, [section])
+    assert page.read_text("utf-8").startswith(f"# Mine\n\nMy own words.\n\n{MARK}\n\n- data: x\n")
 
 
 def test_a_page_that_cannot_be_written_is_told_before_the_work(data, out, capsys):

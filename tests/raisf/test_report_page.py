@@ -1,5 +1,6 @@
 """The report's page: what a reader in a hurry, on paper or on a telephone finds there."""
 
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from raisf.experiments.provenance import provenance, without_credentials
 from raisf.reports import plots
 from raisf.reports.examples import MOST, wins_and_losses
 from raisf.reports.headline import best_of, headline
+from raisf.reports.page import _element
 from raisf.reports.page import _parts as page_cell
 from raisf.reports.report import ROUTES, report_of
 from raisf.reports.sections import Section, shown
@@ -199,6 +201,42 @@ def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -
     assert without_credentials("a http://x/y?api_key=secret --k 3") == "a http://x/y --k 3"
     (tmp_path / "r.jsonl").write_text("{}\n")
     assert provenance([], "t", [tmp_path / "r.jsonl"])["answered"].endswith("UTC")
+
+
+def test_a_routes_bar_is_as_long_as_its_share_and_full_as_far_as_it_is_right() -> None:
+    routes = {"direct": SimpleNamespace(share=0.5, correct=0.6), "decomposed": SimpleNamespace(share=0.25, correct=0.2)}
+    report: Any = SimpleNamespace(routes=routes)
+    bars: Any = plots.route_shares({"a": report}, ROUTES).axes[0].patches
+    found = [(round(bar.get_x()), round(bar.get_width()), bar.get_alpha()) for bar in bars]
+    assert found == [(0, 30, None), (30, 20, 0.3), (50, 5, None), (55, 20, 0.3), (75, 25, None)]
+
+
+def test_a_curve_goes_along_its_axis_in_percent_within_its_intervals() -> None:
+    points = {3.0: Score(0.5, 0.4, 0.7, 10), 1.0: Score(0.2, 0.1, 0.3, 10)}
+    panel: Any = plots.curves({"a": points}, "k", "exact match").axes[0]
+    assert panel.lines[0].get_xydata().tolist() == [[1, 20], [3, 50]]
+    band = {tuple(place) for place in panel.collections[0].get_paths()[0].vertices.tolist()}
+    assert band == {(1, 10), (1, 30), (3, 40), (3, 70)}
+
+
+def test_a_program_whose_cost_nobody_knows_does_not_look_free() -> None:
+    for figure in plots.accuracy_against_cost({"a": summarise([])}):
+        panel: Any = figure.axes[0]
+        assert math.isnan(panel.lines[0].get_xdata()[0])
+
+
+def test_a_drawing_takes_the_pages_colours_and_sizes() -> None:
+    drawn = '<?xml version="1.0"?><svg width="10.5pt" height="3pt"><path stroke="#000000" fill="#e4e7eb"/></svg>'
+    assert _element(drawn) == '<svg width="10.5" height="3"><path stroke="currentColor" fill="var(--faint)"/></svg>'
+
+
+def test_equal_figures_are_equal_text() -> None:
+    """Else a page among documents would change each time that its command runs."""
+    section = Section("t", ["program"], [["a"]])
+    for _ in range(2):
+        section.draw(plots.exact_match({"a": summarise([])}))
+    first, second = section.drawings
+    assert first == second and "<dc:date>" not in first
 
 
 def test_what_a_figure_of_routes_says_below_its_bars_ends_inside_it() -> None:

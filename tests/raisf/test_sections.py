@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Sequence
 
@@ -14,8 +15,10 @@ from raisf.evaluation.report import summarise
 from raisf.experiments.every_judge import _judges
 from raisf.optimize.judges.judgements import Judged, Judgements
 from raisf.reports.compiled import training_table
+from raisf.reports.page import _parts as page_cell
+from raisf.reports.real import overview
 from raisf.reports.report import answer_sections, cost_section, judge_sections, pair_sections
-from raisf.reports.sections import PValue, Section, shown, write_sections
+from raisf.reports.sections import Cell, PValue, Section, shown, write_sections
 from tests.raisf.records import record
 
 
@@ -125,4 +128,47 @@ def test_p_values_are_numbers_in_files() -> None:
     (row,) = json.loads(json.dumps(sections[0].as_dict()))["rows"]
     assert row["p"] == {"p": 2 * 0.5**20} == row["Holm"]
     assert [shown(cell) for cell in Section.of(sections[0].as_dict()).rows[0][-2:]] == ["<0.001", "<0.001"]
-    assert shown(PValue(0.0321)) == "0.032"
+    assert [shown(PValue(p)) for p in (0.0321, 0.005, 0.001)] == ["0.032", "0.005", "0.001"]
+
+
+def test_a_row_without_a_score_keeps_its_columns_in_files_and_one_of_no_questions_is_a_dash(tmp_path) -> None:
+    none = Score(math.nan, math.nan, math.nan, 0)
+    rows: list[list[Cell]] = [["a", Score(0.5, 0.4, 0.6, 10), 3], ["the paper's", 41.2, None], ["b", none, 1]]
+    section = Section("t", ["program", "F1", "calls"], rows)
+    section.write(tmp_path)
+    head, *read = csv.reader((tmp_path / "t.csv").open(encoding="utf-8", newline=""))
+    assert head == ["program", "F1", "F1 low", "F1 high", "F1 n", "calls"]
+    assert read == [
+        ["a", "0.5", "0.4", "0.6", "10", "3"],
+        ["the paper's", "41.2", "", "", "", ""],
+        ["b", "", "", "", "0", "1"],
+    ]
+    again = Section.of(json.loads(json.dumps(section.as_dict())))
+    assert [[shown(cell) for cell in row] for row in again.rows] == [
+        ["a", "50.0 [40.0, 60.0]", "3"],
+        ["the paper's", "41.20", "-"],
+        ["b", "-", "1"],
+    ]
+    assert isinstance(again.rows[2][1], Score) and math.isnan(again.rows[2][1].value)
+    assert page_cell(none) == ["-"]
+
+
+def test_what_was_won_and_lost_and_each_p_value_stand_in_their_columns() -> None:
+    right = {"a": range(4), "b": range(2, 14), "c": range(20)}
+    runs = {
+        name: {str(n): {**record(n, n in of), "f1": 0.5, "id": str(n)} for n in range(20)} for name, of in right.items()
+    }
+    pairs = compare_records(runs).pairs
+    em, f1 = pair_sections(pairs)
+    first, second = (dict(zip(em.columns, row, strict=True)) for row in em.rows[:2])
+    assert (first["pair"], first["difference"], first["won"], first["lost"]) == ("b - a", pairs[0].em, 10, 2)
+    assert (second["p"], second["Holm"]) == (2 * 0.5**16, 3 * 2 * 0.5**16)
+    assert f1.rows[0] == ["b - a", pairs[0].f1, 1.0, 1.0]
+
+
+def test_a_row_that_a_data_set_lacks_leaves_its_own_columns_empty() -> None:
+    whole, half = ({str(n): {**record(n, n < right), "id": str(n)} for n in range(4)} for right in (4, 2))
+    section = overview({"hp": {"rag": whole, "direct": half}, "mq": {"rag": half}, "nq": {"direct": whole}}, "", {})
+    assert section.columns == ["program", "hp EM", "hp F1", "mq EM", "mq F1", "nq EM", "nq F1"]
+    values = [[cell.value if isinstance(cell, Score) else cell for cell in row] for row in section.rows]
+    assert values == [["rag", 1.0, 1.0, 0.5, 0.5, None, None], ["direct", 0.5, 0.5, None, None, 1.0, 1.0]]

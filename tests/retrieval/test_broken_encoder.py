@@ -84,6 +84,12 @@ def test_weights_that_are_missing_or_no_numbers_are_told(folder: Path, what: str
     assert str(folder) in str(told.value)
 
 
+def test_a_layer_that_the_configuration_leaves_out_is_told(folder: Path):
+    write_json(folder / "config.json", read_json(folder / "config.json") | {"num_hidden_layers": 1})
+    with pytest.raises(InputError, match=r"has weights that its config.json does not tell of \(16: .*encoder.layer.1"):
+        encoder(folder)
+
+
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("no memory"), torch.AcceleratorError("no kernel image")])
 def test_a_gpu_that_is_full_or_cannot_compute_is_no_damage(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def to(self: Any, *args: object) -> None:

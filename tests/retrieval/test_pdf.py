@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from raisf.retrieval.corpus.pdf import _accented, _unbroken
+from raisf.retrieval.corpus.pdf_page import text_of
 from raisf.retrieval.corpus.reading import log_skipped, read_documents
 from raisf.retrieval.index import build_index
 from raisf.utils.errors import InputError
@@ -216,6 +217,38 @@ def test_pages_whose_fonts_do_not_tell_their_letters_are_told(tmp_path: Path, ca
     assert "the first of them page 1;" in caplog.text
 
 
+NAMED_SHAPES = b"1 begincodespacerange <0000> <FFFF> endcodespacerange 1 beginbfrange <0004> <0009> <0041> endbfrange"
+
+
+@pytest.mark.parametrize("encoding", ["/Identity-H", "/Identity-V"])
+@pytest.mark.parametrize(
+    ("text", "kind", "read"),
+    [
+        ("Signs) Tj /F2 12 Tf (\\000\\004\\000\\005) Tj /F1 12 Tf ( are rare.", None, "Signs\4\5 are rare."),
+        (") Tj /F2 12 Tf (\\000\\004\\000\\005\\000\\006\\000\\004) Tj /F1 12 Tf (Oh", None, None),
+        (") Tj /F2 12 Tf (\\000\\004\\000\\005\\000\\006", NAMED_SHAPES, "ABC"),
+        (") Tj /F3 12 Tf (Of a font that is not there", None, None),
+    ],
+    ids=["some signs", "most signs", "a font that tells them", "no font"],
+)
+def test_a_page_is_read_if_most_of_its_letters_are_known(
+    text: str, kind: bytes | None, read: str | None, encoding: str, tmp_path: Path
+):
+    name, make = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
+    font = make({name("/Type"): name("/Font"), name("/Subtype"): name("/Type0"), name("/BaseFont"): name("/A")})
+    font[name("/Encoding")] = name(encoding)
+    font[name("/DescendantFonts")] = pypdf.generic.ArrayObject([make({name("/Subtype"): name("/CIDFontType2")})])
+    pages = pypdf.PdfWriter(clone_from=make_pdf(tmp_path / "a.pdf", text))
+    if kind:
+        told = pypdf.generic.StreamObject()
+        told.set_data(kind)
+        font[name("/ToUnicode")] = pages._add_object(told)
+    pages.pages[0]["/Resources"]["/Font"][name("/F2")] = font
+    pages.write(tmp_path / "a.pdf")
+    found = text_of(pypdf.PdfReader(tmp_path / "a.pdf").pages[0])
+    assert (found and found.strip()) == read
+
+
 def test_a_raised_number_is_told_from_the_one_before_it(tmp_path: Path):
     def raised(number: str, size: int, rise: int) -> str:
         return f") Tj /F1 {size} Tf 3 {rise} Td ({number}) Tj /F1 12 Tf 3 -{rise} Td ("
@@ -228,24 +261,47 @@ def test_a_raised_number_is_told_from_the_one_before_it(tmp_path: Path):
     assert [p.text for p in read_documents(tmp_path)] == [told]
 
 
+@pytest.mark.parametrize(
+    ("drawn", "read"),
+    [
+        ("q .5 0 0 .5 0 0 cm BT /F1 16 Tf 172 1408 Td (6) Tj ET Q", "10^6"),
+        ("q .5 0 0 .5 0 0 cm BT /F1 24 Tf 172 1400 Td (6) Tj ET Q", "106"),
+        ("q 1 0 0 1 0 4 cm BT /F1 8 Tf 100 700 Td (6) Tj ET Q", "10 6"),  # behind a gap it is none of the number's
+        ("q 0 1 -1 0 700 0 cm BT /F1 12 Tf 90 90 Td (20) Tj /F1 8 Tf 3 4 Td (6) Tj ET Q", "10 20^6"),
+    ],
+    ids=["scaled", "as large", "apart", "sideways"],
+)
+def test_how_a_part_of_a_page_is_scaled_and_turned_counts_for_raised_numbers(drawn: str, read: str, tmp_path: Path):
+    make_pdf(tmp_path / "a.pdf", f"10) Tj ET {drawn} BT (")
+    found = text_of(pypdf.PdfReader(tmp_path / "a.pdf").pages[0])
+    assert found and " ".join(found.split()) == read
+
+
 def test_what_is_filled_into_a_form_is_read(tmp_path: Path):
     notes = {
         "/Subtype /Widget /FT /Tx /T (f1_01[0]) /TU (Name of tenant:) /V (Ada Hill)": "Name of tenant: Ada Hill",
         "/Subtype /Widget /FT /Tx /T (Town) /V (Skien)": "Town: Skien",
         "/Subtype /Widget /FT /Tx /T (Text1) /V (3 May)": "3 May",
+        "/Subtype /Widget /Parent << /FT /Tx /T (Rent) /V (900) >>": "Rent: 900",
         "/Subtype /FreeText /Contents (Signed in Oslo.)": "Signed in Oslo.",
         "/Subtype /Widget /FT /Btn /T (Agreed) /V /Yes": None,
         "/Subtype /Widget /FT /Tx /T (Place) /TU (Town) /V (Skien)": None,
-        "/Subtype /FreeText /Contents (Lease)": None,
+        "/Subtype /FreeText /Contents (Lease of land)": None,
         "/Subtype /Widget /FT /Tx /T (Secret) /V (1234) /Ff 8192": None,
         "/Subtype /Widget /FT /Tx /T (Unseen) /V (5678) /F 2": None,
+        "/Subtype /Widget /FT /Tx /T (Never seen) /V (9012) /F 32": None,
         "/Subtype /Text /Contents (A comment.)": None,
         "/Subtype /Widget /FT /Tx /T (Empty)": None,
     }
-    file = make_pdf(tmp_path / "a.pdf", "Lease")
+    file = make_pdf(tmp_path / "a.pdf", "Lease) Tj 0 -14 Td (of land")
+    whole = file.read_bytes()
     annotations = f"/Annots [77 0 R {' '.join(f'<< /Type /Annot {note} >>' for note in notes)}] /Contents 5 0 R"
-    file.write_bytes(file.read_bytes().replace(b"/Contents 5 0 R", annotations.encode()))
-    assert [p.text for p in read_documents(file)] == [" ".join(["Lease", *filter(None, notes.values())])]
+    file.write_bytes(whole.replace(b"/Contents 5 0 R", annotations.encode()))
+    assert [p.text for p in read_documents(file)] == [" ".join(["Lease of land", *filter(None, notes.values())])]
+    file.write_bytes(
+        whole.replace(b"/Contents 5 0 R", b"/Annots [<< /Subtype /Widget /F (no flags) >>] /Contents 5 0 R")
+    )
+    assert [p.text for p in read_documents(file)] == ["Lease of land"], "whatever stands beside it"
 
 
 def test_a_compound_keeps_its_hyphen_at_a_lines_end(tmp_path: Path):

@@ -39,12 +39,10 @@ def wins_and_losses(comparison: "Comparison", records: Mapping[str, Mapping[str,
     best, other = ranked(comparison)[:2]
     found = []
     for right, wrong in ((best, other), (other, best)):
-        names = [name for name in sorted(records[right]) if _flips(records[right][name], records[wrong].get(name))]
+        names = [
+            name for name in sorted(records[right]) if records[right][name]["em"] == 1 > records[wrong][name]["em"]
+        ]
         for name in names[:MOST]:
             record, sides = records[right][name], {who: records[who][name] for who in (best, other)}
             found.append(Example(f"tree-{len(found) + 1}", record["question"], record["answers"], right, sides))
     return found
-
-
-def _flips(ours: dict[str, Any], theirs: dict[str, Any] | None) -> bool:
-    return theirs is not None and ours["em"] == 1 and theirs["em"] < 1
