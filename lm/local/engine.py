@@ -249,8 +249,7 @@ class InferenceEngine:
         decoding: Decoding[Answer] | None = None
         while not self._ending:
             idle = not (waiting or decoding)
-            if idle:
-                self._places = None  # what else held memory may be gone
+            self._places = None if idle else self._places  # what else held memory may be gone
             jobs = self._arrived(wait=idle)
             jobs = self._attempt(jobs, self._find_prefixes)
             for batch in scorings((job for job in jobs if job.scored), self.model.device.type):
@@ -260,9 +259,8 @@ class InferenceEngine:
                 if not job.scored:
                     self._attempt([job], lambda jobs: waiting.extend(map(self._begun, jobs)))
             if waiting or decoding:
-                if decoding is None:
-                    decoding = Decoding(self.compute.Rows(self.model, self.loras, self._tails))
-                decoding = self._write(decoding, waiting)
+                rows = decoding or Decoding(self.compute.Rows(self.model, self.loras, self._tails))
+                decoding = self._write(rows, waiting)
             self._freed.give_back()
 
     def _arrived(self, wait: bool) -> list[Job]:
