@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dspy
 import pytest
 
 from raisf.evaluation.comparison import compare_records
@@ -201,6 +202,14 @@ def test_provenance_names_what_made_the_result_and_no_password(tmp_path: Path) -
     assert without_credentials("a http://x/y?api_key=secret --k 3") == "a http://x/y --k 3"
     (tmp_path / "r.jsonl").write_text("{}\n")
     assert provenance([], "t", [tmp_path / "r.jsonl"])["answered"].endswith("UTC")
+
+
+def test_provenance_names_an_index_once_by_whatever_way_artifacts_come_to_it() -> None:
+    """Of five artifacts it named one index five times: "a/../index, b/../index, ..."."""
+    programs = [dspy.Module() for _ in range(3)]
+    for program, way in zip(programs, ("a/../index", "b/../index", "other"), strict=True):
+        program.retriever = SimpleNamespace(path=Path(way))
+    assert provenance(programs, "t", [])["index"] == "a/../index, other"
 
 
 def test_a_routes_bar_is_as_long_as_its_share_and_full_as_far_as_it_is_right() -> None:

@@ -81,14 +81,18 @@ def _models(programs: "Sequence[dspy.Module]") -> list[str]:
 
 
 def _indexes(programs: "Sequence[dspy.Module]") -> list[str]:
-    """The folders or addresses that are searched, or what finds there."""
+    """The folders or addresses that are searched, or what finds there, each once."""
     from raisf.retrieval.adapting import searched
     from raisf.retrieval.passage import found_by
 
     retrievers = (getattr(program, "retriever", None) or searched(program) for program in programs)
-    found = [one for one in retrievers if one is not None]
-    named = [getattr(one, "path", None) or getattr(one, "url", None) or found_by(one) for one in found]
-    return list(dict.fromkeys(without_credentials(str(name)) for name in named))
+    found: dict[Any, str] = {}
+    for one in retrievers:
+        if one is not None:
+            path = getattr(one, "path", None)
+            name = without_credentials(str(path or getattr(one, "url", None) or found_by(one)))
+            found.setdefault(Path(path).resolve() if path else name, name)  # artifacts each have a way to it
+    return list(found.values())
 
 
 def _seeds(programs: "Sequence[dspy.Module]") -> list[Any]:
