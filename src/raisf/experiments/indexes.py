@@ -192,7 +192,7 @@ class Indexes:
 
         if self._given is not None:
             return self._given.kind
-        return getattr(open_index(str(self.given)), "info", {}).get("engine")
+        return getattr(open_index(str(self.given)), "served", {}).get("engine")
 
     @cached_property
     def _served(self) -> str:
