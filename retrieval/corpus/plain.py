@@ -1,4 +1,7 @@
-"""Reading plain text, and the headings in it: lines with a rule below them, and maybe one above."""
+"""Reading plain text, and what it has without marks: headings, entries of lists, turns of talks.
+
+A heading is a line with a rule below it, and maybe one above.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,6 @@
 """Whoever opens an index by its URL gets what its owner gets, all from one corpus, and clear errors."""
 
+import contextlib
 import dataclasses
 import http.client
 import socket
@@ -170,6 +171,33 @@ def test_another_service_and_a_broken_answer_are_told(answer: bytes, server: Ind
         with pytest.raises(InputError, match="no index server answers"):
             RemoteIndex(remote.url)
         served.result()
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"400 Oh"])
+def test_an_answer_that_has_no_end_is_not_kept(status: bytes, server: IndexServer, monkeypatch: pytest.MonkeyPatch):
+    """Whoever is at the address could fill the memory of a client, also with what refuses its request."""
+    monkeypatch.setattr(remote_module, "LARGEST_ANSWER", 1 << 22)
+    remote, sent = RemoteIndex(server.url), 0
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
+        other.settimeout(10)
+
+        def serve() -> None:
+            nonlocal sent
+            connection, _address = other.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1 << 16)
+                connection.settimeout(20)
+                connection.sendall(b"HTTP/1.0 " + status + b"\r\n\r\n")
+                while sent < 1 << 27:
+                    connection.sendall(b" " * (1 << 20))
+                    sent += 1 << 20
+
+        served = pool.submit(serve)
+        remote.url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(RaisfError, match="answer"):
+            remote("Hamlet", 1)
+        served.result()
+    assert sent < 1 << 26
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:many", "http://127.0.0.1:99999", "127.0.0.1:80", "http://a b"])
