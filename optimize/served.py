@@ -26,7 +26,8 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
     server's URL goes up to and with `/v1`.
 
     Raises:
-        InputError: The server has no such module, or the artifact has weights that are no LoRA adapters.
+        InputError: The server has no such module, the artifact has weights that are no LoRA adapters, or the address or
+            the key cannot be sent.
         LMError: It does not say what it serves.
     """
     if probes := [name for name, kept in manifest.weights.items() if kept.kind == "probe"]:
@@ -83,8 +84,9 @@ def _module(name: str, models: list[dict[str, Any]], api_base: str, folder: Path
 
 
 def _models(api_base: str) -> list[dict[str, Any]]:
-    # Stripped, as whoever refuses a header with a line's end repeats it.
     key = os.environ.get("OPENAI_API_KEY", "").strip() or "none"
+    if not (key.isascii() and key.isprintable()):  # whoever refuses it in a header repeats it
+        raise InputError("OPENAI_API_KEY in the environment has signs that no key has: copy it anew")
     url = f"{api_base.rstrip('/')}/models"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
     try:

@@ -125,6 +125,15 @@ def test_an_address_that_is_no_url_is_refused_before_anything_is_sent(artifact: 
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("key", ["\u201csecret\u201d", "sec\nret"])
+def test_a_key_that_cannot_be_sent_is_not_told(artifact: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood whole in the error, as it was copied: with a text's quotation marks, or over two lines."""
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(InputError, match="copy it anew") as refused:
+        load(artifact, api_base="http://127.0.0.1:9/v1")
+    assert "ret" not in str(refused.value)
+
+
 def test_the_readme_says_how_it_is_served_and_asked(artifact: Path) -> None:
     text = (artifact / "README.md").read_text()
     assert "vllm serve BASE --enable-lora --max-loras 2 --max-lora-rank 8" in text

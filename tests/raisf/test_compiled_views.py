@@ -4,7 +4,8 @@ import io
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 
 from raisf.reports.compiled import (
     calibration_view,
@@ -26,6 +27,19 @@ def printed(*views: RenderableType) -> str:
     return " ".join(file.getvalue().split())
 
 
+def rows_of(*views: RenderableType) -> dict[str, dict[str, str]]:
+    """The rows of all tables by their first cell: what stands under each other heading."""
+    found = {}
+    for view in views:
+        if isinstance(view, Group):
+            found |= rows_of(*view.renderables)
+        elif isinstance(view, Table):
+            heads = [str(column.header) for column in view.columns]
+            for cells in zip(*(map(str, column.cells) for column in view.columns), strict=True):
+                found[cells[0]] = dict(zip(heads[1:], cells[1:], strict=True))
+    return found
+
+
 def score(value: float, low: float = 0.1, high: float = 0.9, n: int = 20) -> dict[str, Any]:
     return {"value": value, "low": low, "high": high, "n": n}
 
@@ -35,9 +49,16 @@ def test_the_weights_that_were_kept_are_those_of_the_best_epoch() -> None:
     curve = [{"loss": loss, "exact": exact} for loss, exact in losses]
     made = {"rows": {"train": {"know": 9, "unknown": 4}}, "curve": curve, "best_epoch": 1, "tokens_per_second": 1234}
     report = {"trained": "LoRA", "predictors": {"know": {**made, "too_long": 3, "dropped": 0}}, "missing": {"x": "why"}}
-    told = printed(training_table(report))
-    assert "know │ 9 know, 4 unknown │ 0.900 → 0.200 │ 10.0% → 80.0% │ 1/2 │ 1,234" in told
-    assert "x │ left to the base: why" in told and "exact on the dev split, before" in told
+    table = training_table(report)
+    found = rows_of(table)
+    assert found["know"] == {
+        "rows": "9 know, 4 unknown",
+        "loss": "0.900 → 0.200",
+        "exact": "10.0% → 80.0%",
+        "epoch": "1/2",
+        "tokens/s": "1,234",
+    }
+    assert found["x"]["rows"] == "left to the base: why" and "on the dev split, before → after" in printed(table)
     (line,) = left_out_lines(report)
     assert str(line).startswith("know: ") and str(line).endswith("longer than the base's context, and left out: 3")
 
@@ -51,20 +72,22 @@ def test_the_weights_that_were_kept_are_those_of_the_best_epoch() -> None:
     ],
 )
 def test_a_probe_is_told_with_its_interval_and_with_what_it_was_validated_on(held_out: list[str], told: str) -> None:
-    found = {"auroc": 0.81, "log_loss": 0.4567, "n": 20}
+    measured = {"auroc": 0.81, "log_loss": 0.4567, "n": 20}
     made = {"base": "pocket", "rows": {"train": {"know": 9}}, "layer": 6, "C": 0.01, "seconds": 1.26}
     report = {
         "predictors": {
-            "know": {**made, "validation": {**found, "low": 0.7, "high": 0.9}},
-            "relevant": {**made, "validation": found},
+            "know": {**made, "validation": {**measured, "low": 0.7, "high": 0.9}},
+            "relevant": {**made, "validation": measured},
         },
         "missing": {"decompose": "it gives no label"},
         "judge_rows": {"held_out": held_out},
     }
-    shown = printed(probe_table(report))
-    assert "know │ 9 know │ 6 │ 0.01 │ 81.0 [70.0, 90.0] │ 0.457 │ 20 │ 1.3" in shown
-    assert "relevant │ 9 know │ 6 │ 0.01 │ 81.0 │ 0.457 │ 20 │ 1.3" in shown
-    assert "decompose │ keeps its LM: it gives no label" in shown and told in shown
+    table = probe_table(report)
+    found = rows_of(table)
+    chosen = {"layer": "6", "C": "0.01", "AUROC": "81.0", "log loss": "0.457", "n": "20", "seconds": "1.3"}
+    assert found["relevant"] == {"rows": "9 know", **chosen}
+    assert found["know"] == {"rows": "9 know", **chosen, "AUROC": "81.0 [70.0, 90.0]"}
+    assert found["decompose"]["rows"] == "keeps its LM: it gives no label" and told in printed(table)
 
 
 def test_candidates_are_held_against_the_first_and_what_failed_is_told() -> None:
@@ -74,9 +97,14 @@ def test_candidates_are_held_against_the_first_and_what_failed_is_told() -> None
     ]
     report = {"candidates": candidates, "chosen": "random 1", "metric": "exact match", "instructions": {"know": "Say."}}
     report |= {"strategy": "random", "failed": 2, "valset": 20, "failed_runs": 3}
-    told = printed(candidates_view(report))
-    assert "selected: random 1" in told and "against bare" in told and "know: Say." in told
-    assert "bare │ 40.0 [10.0, 90.0] n=20 │ │ │ random 1 │ 50.0 [10.0, 90.0] n=20 │ +10.0 [-5.0, +25.0]" in told
+    view = candidates_view(report)
+    measure, against = "exact match on the dev split", "against bare"
+    assert rows_of(view) == {
+        "bare": {measure: "40.0 [10.0, 90.0] n=20", against: ""},
+        "random 1": {measure: "50.0 [10.0, 90.0] n=20", against: "+10.0 [-5.0, +25.0]"},
+    }
+    told = printed(view)
+    assert "selected: random 1" in told and "know: Say." in told
     assert "2 of 20 dev questions failed" in told and "3 runs of training questions failed" in told
 
 
@@ -84,8 +112,16 @@ def test_verdicts_that_were_tried_are_told_with_how_many_were_taken() -> None:
     agreement = {"agree": 0.8, "low": 0.6, "high": 0.9, "n": 20, "kappa": None}
     know = {"rows": {"know": 5, "unknown": 7}, "taken": {"know": 3}, "advantage": 0.25, "decided": 8}
     report = {"questions": 20, "lm_calls": 1234, "judges": {"know": {**know, "agreement": agreement}}}
-    told = printed(outcomes_view({**report, "failed": 1, "unreadable": 2}))
-    assert "know │ 5 know, 7 unknown │ 3 know │ 0.25 │ 8 │ 80.0% [60.0, 90.0], n = 20 │ - " in told
+    view = outcomes_view({**report, "failed": 1, "unreadable": 2})
+    assert rows_of(view)["know"] == {
+        "better verdict": "5 know, 7 unknown",
+        "taken": "3 know",
+        "advantage": "0.25",
+        "decided by the answer": "8",
+        "agrees with gold": "80.0% [60.0, 90.0], n = 20",
+        "kappa": "-",
+    }
+    told = printed(view)
     assert "1,234 LM calls" in told and "1 questions failed" in told and "2 tries ended without" in told
 
 
@@ -109,6 +145,7 @@ def test_a_calibration_says_what_was_moved_kept_refused_and_not_measured() -> No
     report = {"valset": 20, "judges": judges, "answer": answer, "metric": "exact match", "failed": 1}
     told = printed(calibration_view({**report, "aim": "answer"}))
     assert "of the answers, after is held out; of the verdicts, it is on the questions that chose" in told
+    assert "threshold ┃ accuracy before ┃ after ┃ ECE before ┃ after" in told
     cells = "│ 50.0 [10.0, 90.0] n=20 │ 60.0 [10.0, 90.0] n=20 │ 40.0 [10.0, 90.0] n=20 │ 30.0 [10.0, 90.0] n=20"
     assert f"know │ 0.5 to 0.25 {cells}" in told and f"relevance │ 0.5, kept {cells}" in told
     assert "relevance: 0.9 fits the verdicts better and costs answers: not taken" in told
@@ -136,11 +173,20 @@ def test_a_teacher_is_told_with_what_it_cost_and_how_far_it_agrees_with_gold() -
         "agreement": agreement,
     }
     given = {"splits": {"train": collected}, "folders": ["a", "b"]}
-    told = printed(*judge_rows_view({"judge_rows": given}))
+    views = judge_rows_view({"judge_rows": given})
+    told = printed(*views)
     assert "openai/x, 1,200 calls (7 told no tokens), 5,000 tokens read, 60 written, 9 s" in told
-    assert "know │ 12 │ 5 know, 7 unknown │ 80.0% [60.0, 90.0], n = 20 │ 0.50" in told
-    assert "relevance │ 4 │ 4 relevant │ - │ - " in told and "the judges' rows: a, b" in told
+    assert "the judges' rows: a, b" in told
+    agreed, unknown = (
+        {"agrees with gold": "80.0% [60.0, 90.0], n = 20", "kappa": "0.50"},
+        {"agrees with gold": "-", "kappa": "-"},
+    )
+    assert rows_of(*views) == {
+        "know": {"rows": "12", "of them": "5 know, 7 unknown", **agreed},
+        "relevance": {"rows": "4", "of them": "4 relevant", **unknown},
+    }
     section = teacher_section({"ours": given})
+    assert section.columns == ["rows", "collected", "agrees with gold", "kappa", "n"]
     assert [[shown(cell) for cell in row] for row in section.rows] == [
         ["ours, train: know", "12", "80.0 [60.0, 90.0]", "0.50", "20"],
         ["ours, train: relevance", "4", "-", "-", "-"],

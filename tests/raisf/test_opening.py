@@ -111,6 +111,14 @@ def test_an_artifact_among_others_takes_the_options_that_its_program_has(tmp_pat
     assert open_fitting(str(tmp_path / "ra-isf"), k=2).k == 2
 
 
+def test_a_program_that_ships_is_opened_where_a_folder_has_its_name(tmp_path, monkeypatch):
+    """`raisf compare --programs smollm2,rag` read that folder, in which somebody kept the model's files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smollm2").mkdir()
+    with pytest.raises(InputError, match="smollm2 retrieves passages"):
+        open_fitting("smollm2")
+
+
 def test_parts_that_dspy_keeps_frozen_are_asked_anew_too() -> None:
     """Their cost was that of the cache."""
 

@@ -70,6 +70,13 @@ class Idle(dspy.Module):
 class Query(dspy.Module):
     def forward(self, query): ...
 
+class Remembers(dspy.Module):
+    """Asks an LM of its own besides, and reads what that has cost."""
+    def __init__(self):
+        super().__init__()
+        self.answer, self.hers = dspy.Predict("question -> answer"), dspy.LM("openai/hers", api_key="k")
+    def forward(self, question): ...
+
 def function(question): ...
 '''
 
@@ -159,6 +166,16 @@ def test_its_artifact_asks_where_the_user_says_that_its_lm_is_served():
     lm = LMChoice(api_base="http://127.0.0.1:8/v1")
     assert open_program("mine.rag:OurKind@served", lm=lm).answer.lm.endpoint.place == lm.api_base
     assert LMChoice().at_a_time(["mine.rag:OurKind@served"]) == 8
+
+
+def test_an_lm_that_its_artifact_does_not_bring_keeps_its_history():
+    program = load_class("mine.rag:Remembers")()
+    program.set_lm(raisf.connect("openai/x"))
+    raisf.save(program, "remembers")
+    found = open_program("mine.rag:Remembers@remembers")
+    for lm in (found.hers, found.answer.lm):
+        lm.update_history({"cost": 1})
+    assert (found.hers.history, found.answer.lm.history) == ([{"cost": 1}], [])
 
 
 WRONG = {

@@ -235,9 +235,11 @@ def open_fitting(
 ) -> Any:
     """`open_program`, without the index and the options for which a program has no use."""
     from raisf.optimize.manifest import read
+    from raisf.optimize.shipped import PROGRAMS as SHIPPED
     from raisf.programs.registry import PROGRAMS, defaults, searches
 
-    system = name if name in PROGRAMS or not Path(name).is_dir() else read(Path(name)).program
+    named = name in PROGRAMS or name in SHIPPED or not Path(name).is_dir()
+    system = name if named else read(Path(name)).program
     if own.is_own(name):
         class_name, compiled, _ = name.partition("@")
         known, searching = own.fitting(own.load_class(class_name), compiled=bool(compiled))
@@ -297,12 +299,12 @@ def _open_artifact(folder: str, lm: LMChoice, retriever: Any, options: dict[str,
 def _load(lm: LMChoice, retriever: Any, folder: str, program: type | None = None) -> Any:
     """The program of an artifact, with the LM that is named; else with its own, asked at the endpoint that is given."""
     from raisf.optimize.artifact import load
-    from raisf.utils.predictors import held_lms
+    from raisf.utils.predictors import all_predictors
 
     api_base = lm.api_base if lm.spec is None else None
     compiled = load(folder, lm=lm.instead_of(folder), retriever=retriever, api_base=api_base, program=program)
-    for *_, one in held_lms(compiled):
-        _forgetful(one)
+    for _, predictor in all_predictors(compiled):  # a part of the user's own may read what its LM remembers
+        predictor.lm = predictor.lm and _forgetful(predictor.lm)
     return compiled
 
 

@@ -91,7 +91,7 @@ def _indexes(programs: "Sequence[dspy.Module]") -> list[str]:
         if one is not None:
             path = getattr(one, "path", None)
             name = without_credentials(str(path or getattr(one, "url", None) or found_by(one)))
-            found.setdefault(Path(path).resolve() if path else name, name)  # artifacts each have a way to it
+            found.setdefault(Path(str(path)).resolve() if path else name, name)  # artifacts each have a way to it
     return list(found.values())
 
 

@@ -290,13 +290,13 @@ class RunView {
       make("button", { type: "button", text: one.title || one.citation || one.pid, title: one.citation || "Source", on: () => openSource(this.program, one) })));
   }
   drawCost() {
-    const shown = [make("span", { class: "program", text: this.program })];
-    if (this.reason) shown.push(data(this.reason));
+    const told = [make("span", { class: "program", text: this.program })];
+    if (this.reason) told.push(data(this.reason));
     if (this.confidence != null) {
       const text = `confidence ${this.confidence.toFixed(2)}`;
-      shown.push(make("span", { class: this.confidence < 0.5 ? "unread" : null, text, title: CONFIDENCE }));
+      told.push(make("span", { class: this.confidence < 0.5 ? "unread" : null, text, title: CONFIDENCE }));
     }
-    this.figures.replaceChildren(...shown, ...this.spent().map((text) => make("span", { text })));
+    this.figures.replaceChildren(...told, ...this.spent().map((text) => make("span", { text })));
   }
   spent() {
     if (!this.cost && this.reopened) return [];
