@@ -13,7 +13,7 @@ from raisf.signatures.answers import DirectAnswer
 from raisf.signatures.judges import Decomposition, ListwiseRelevance, SelfKnowledge
 from tests.shelf import Shelf
 
-SECONDS = 0.5  # of one reply; all of them take some hundredths on an idle machine
+SECONDS = 0.5  # that one reply may compute, whatever else the machine does; all of them take some hundredths
 DEGENERATE = {
     "braces": "{" * 200,
     "brackets": "[" * 3_000,
@@ -51,16 +51,16 @@ def test_no_judge_and_no_list_is_read_from_it_and_it_takes_no_time(hostile: Any,
     for signature in (SelfKnowledge, ListwiseRelevance, Decomposition):
         (name,) = signature.output_fields
         for sent in (text, hostile.wrapped(hostile.random.Random(1), form, name, text)):
-            started = time.perf_counter()
+            started = time.thread_time()
             assert hostile.read(hostile.Reply(sent, signature, form, None)) is None
-            assert time.perf_counter() - started < SECONDS
+            assert time.thread_time() - started < SECONDS
 
 
 @pytest.mark.parametrize("form", ["chat", "json", "compact", "pocket"])
 def test_an_answer_of_ten_megabytes_is_none(hostile: Any, form: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     assert hostile.read(hostile.Reply("x" * 10_000_000, DirectAnswer, form, None)) is None
-    assert time.perf_counter() - started < SECONDS
+    assert time.thread_time() - started < SECONDS
 
 
 @pytest.mark.parametrize("text", DEGENERATE.values(), ids=DEGENERATE)
