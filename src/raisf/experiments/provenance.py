@@ -1,6 +1,7 @@
 """What a result was made from, so that it can be made again: LM, index, seeds, versions, command, date."""
 
 import datetime
+import itertools
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,16 +83,14 @@ def _models(programs: "Sequence[dspy.Module]") -> list[str]:
 
 def _indexes(programs: "Sequence[dspy.Module]") -> list[str]:
     """The folders or addresses that are searched, or what finds there, each once."""
-    from raisf.retrieval.adapting import searched
+    from raisf.evaluation.seen import retrievers_of
     from raisf.retrieval.passage import found_by
 
-    retrievers = (getattr(program, "retriever", None) or searched(program) for program in programs)
     found: dict[Any, str] = {}
-    for one in retrievers:
-        if one is not None:
-            path = getattr(one, "path", None)
-            name = without_credentials(str(path or getattr(one, "url", None) or found_by(one)))
-            found.setdefault(Path(str(path)).resolve() if path else name, name)  # artifacts each have a way to it
+    for one in itertools.chain.from_iterable(map(retrievers_of, programs)):
+        path = getattr(one, "path", None)
+        name = without_credentials(str(path or getattr(one, "url", None) or found_by(one)))
+        found.setdefault(Path(str(path)).resolve() if path else name, name)  # artifacts each have a way to it
     return list(found.values())
 
 
