@@ -158,7 +158,7 @@ def test_it_is_compiled_and_its_artifact_is_opened_by_naming_the_class(home, cap
     assert list(found["programs"]) == ["rag", "mine"]
 
 
-def test_its_artifact_asks_where_the_user_says_that_its_lm_is_served():
+def test_its_artifact_asks_where_the_user_says_that_its_lm_is_served(monkeypatch):
     """--api-base was lost on the way, and the error asked for it."""
     program = load_class("mine.rag:OurKind")()
     program.set_lm(raisf.connect("openai/model-of-hers", api_base="http://127.0.0.1:9/v1"))
@@ -166,6 +166,8 @@ def test_its_artifact_asks_where_the_user_says_that_its_lm_is_served():
     lm = LMChoice(api_base="http://127.0.0.1:8/v1")
     assert open_program("mine.rag:OurKind@served", lm=lm).answer.lm.endpoint.place == lm.api_base
     assert LMChoice().at_a_time(["mine.rag:OurKind@served"]) == 8
+    monkeypatch.chdir("served")
+    assert LMChoice().at_a_time(["mine.rag:OurKind"]) == 32, "the class is no artifact, whatever lies here"
 
 
 def test_an_lm_that_its_artifact_does_not_bring_keeps_its_history():

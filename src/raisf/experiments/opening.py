@@ -132,7 +132,7 @@ def _specs(program: str) -> list[str]:
     """The LMs of an artifact, as its manifest names them; none of what is no artifact, or a broken one."""
     folder = program.partition("@")[2] if own.is_own(program) else program
     try:
-        found = read_json(Path(folder) / "manifest.json")
+        found = read_json(Path(folder) / "manifest.json") if folder else {"lms": []}  # a class is no artifact
         return [lm["connect"]["spec"] for lm in found["lms"]]
     except (InputError, OSError, LookupError, TypeError):
         return []
