@@ -305,8 +305,9 @@ def chosen_predictors(program: dspy.Module, wanted: Sequence[str] | str | None) 
     """The predictors to train: those asked for; where nobody asks, the judges that the program uses, else all."""
     names = [name for name, _ in program.named_predictors()]
     if wanted == "all":
-        idle = {name for name, one in program.named_predictors() if role_of(one) in JUDGE_ROLES} - set(judges(program))
-        return [name for name in names if name not in idle & owned(program).keys()]
+        ours, asked = owned(program), judges(program)
+        judging = {name for name, one in program.named_predictors() if name in ours and role_of(one) in JUDGE_ROLES}
+        return [name for name in names if name in asked or name not in judging]
     if wanted is not None and wanted != "judges":
         wanted = [wanted] if isinstance(wanted, str) else wanted
         if strangers := [name for name in wanted if name not in names]:
