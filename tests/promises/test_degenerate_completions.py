@@ -1,6 +1,8 @@
 """Whatever a broken model or server sends, it is unreadable, at once and without a traceback."""
 
+import gc
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import dspy
@@ -43,6 +45,14 @@ DEGENERATE = {
     "half a surrogate": "\ud800",
     "null bytes": "\0" * 1_000,
 }
+
+
+@pytest.fixture(autouse=True)
+def collects_its_own_garbage() -> Iterator[None]:
+    """What a thousand tests before have left is not gone through in the time of a reply of nested lists."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("text", DEGENERATE.values(), ids=DEGENERATE)
