@@ -133,11 +133,16 @@ def base_of(lm: dspy.BaseLM) -> str | None:
 
 def _redact(text: str, lm: dspy.BaseLM) -> str:
     """Servers repeat keys in their complaints, and clients addresses."""
-    secrets = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))]
     address = urlsplit(base_of(lm) or "")
     for secret in filter(None, (address.netloc.rpartition("@")[0], address.query)):
         text = text.replace(secret, "***")
-    for key in {*secrets, lm.kwargs.get("api_key")} - {None, "", "none", "EMPTY"}:  # a short one may be a part of words
+    return without_keys(text, lm.kwargs.get("api_key"))
+
+
+def without_keys(text: str, *keys: str | None) -> str:
+    """What a server said, without the keys of the environment and those that are given."""
+    known = {value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN"))}
+    for key in {*known, *filter(None, keys)} - {"", "none", "EMPTY"}:  # a short one may be a part of words
         # Clients cut off what a server said, in the middle of a key, too.
         begun = (re.escape(key[:end]) for end in range(len(key), min(len(key), 8) - 1, -1))
         text = re.sub(rf"(?<!\w)(?:{'|'.join(begun)})(?!\w)", "***", text)

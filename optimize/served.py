@@ -5,12 +5,14 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import dspy
 
 from raisf.lm.connect import check_url, connect
+from raisf.lm.failures import without_keys
 from raisf.optimize.manifest import KeptLM, Manifest
 from raisf.utils.errors import InputError, LMError
 
@@ -50,11 +52,11 @@ def served_lms(folder: Path, manifest: Manifest, api_base: str) -> dict[str, dsp
             model = modules.get(name) or next(iter(bases), None)
             if name not in modules and len(bases) > 1:
                 raise InputError(
-                    f"{api_base} serves several models beside the modules ({', '.join(bases[:5])}) and does not say "
+                    f"{api_base} serves several models beside the modules ({_listed(bases[:5])}) and does not say "
                     "which is their base: serve it alone, or set program.PREDICTOR.lm"
                 )
             if model is None:
-                raise InputError(f"{api_base} serves no base model beside the modules {', '.join(modules.values())}")
+                raise InputError(f"{api_base} serves no base model beside the modules {_listed(modules.values())}")
             lms[name] = _open(entry, model, api_base, name in modules)
     return lms
 
@@ -78,9 +80,14 @@ def _module(name: str, models: list[dict[str, Any]], api_base: str, folder: Path
         if model["id"] == name or model["id"].endswith(f":{name}"):
             return model["id"]
     raise InputError(
-        f"{api_base} serves {', '.join(one['id'] for one in models) or 'nothing'}, and no LoRA module {name!r}: "
+        f"{api_base} serves {_listed(one['id'] for one in models) or 'nothing'}, and no LoRA module {name!r}: "
         f"{folder / 'README.md'} has the command that serves the artifact's"
     )
+
+
+def _listed(served: Iterable[str]) -> str:
+    """The names of models, as a server tells them: it may repeat the key that it was sent."""
+    return without_keys(", ".join(served))
 
 
 def _models(api_base: str) -> list[dict[str, Any]]:
@@ -96,7 +103,8 @@ def _models(api_base: str) -> list[dict[str, Any]]:
         refused = error.code in (401, 403)
         remedy = "check OPENAI_API_KEY in the environment" if refused else "is --api-base right, up to /v1?"
         raise LMError(f"{url} answers HTTP {error.code}: {remedy}") from error
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError, KeyError, TypeError) as error:
+        said = without_keys(repr(error))
         raise LMError(
-            f"{url} does not say what is served ({error!r}): is the server running, and --api-base right?"
+            f"{url} does not say what is served ({said}): is the server running, and --api-base right?"
         ) from error

@@ -99,10 +99,19 @@ def test_a_server_without_the_module_is_told_by_name(llamas: Any, artifact: Path
         (b"\x15\x03\x01\x00\x02\x02\x50", "does not say what is served .*--api-base right"),  # it wants https
         (b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"da', "does not say what is served .*IncompleteRead"),
         (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "HTTP 401: check OPENAI_API_KEY"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 200_000, "does not say what is served .*RecursionError"),
+        (b"Authorization: Bearer sk-secret-0123456789\r\n", r"does not say what is served .*Bearer \*\*\*"),
+        (
+            b'HTTP/1.1 200 OK\r\n\r\n{"data": [{"id": "of sk-secret-0123456789"}]}',
+            r"serves of \*\*\*, and no LoRA module",
+        ),
     ],
 )
-def test_a_server_that_does_not_say_what_it_serves_is_told(artifact: Path, reply: bytes, told: str) -> None:
-    """Of the first two a traceback was shown, of the third that the address may be wrong."""
+def test_a_server_that_does_not_say_what_it_serves_is_told(
+    artifact: Path, reply: bytes, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of most a traceback was shown, of the third that the address may be wrong, of the last two the key."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-0123456789")
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -112,8 +121,9 @@ def test_a_server_that_does_not_say_what_it_serves_is_told(artifact: Path, reply
                 connection.sendall(reply)
 
         threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(LMError, match=told):
+        with pytest.raises((InputError, LMError), match=told) as refused:
             load(artifact, api_base=f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+    assert "secret" not in str(refused.value)
 
 
 def test_an_address_that_is_no_url_is_refused_before_anything_is_sent(artifact: Path) -> None:
